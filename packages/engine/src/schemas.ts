@@ -1,0 +1,40 @@
+import { z } from 'zod'
+
+/** Schema of {@link Normalisation}. */
+export const normalisationSchema = z.union([
+  z.enum(['sum', 'tokenMean', 'sequenceMean']),
+  z.strictObject({ fixed: z.number().positive() }),
+])
+
+const normalise = normalisationSchema.optional()
+
+/** Schema of the losses that plain data can name (all but `custom`). */
+export const lossSchema = z.discriminatedUnion('name', [
+  z.strictObject({ name: z.literal('cross_entropy'), normalise }),
+  z.strictObject({ name: z.literal('importance_sampling'), normalise }),
+  z.strictObject({ name: z.literal('ppo'), low: z.number().optional(), high: z.number().optional(), normalise }),
+  z.strictObject({ name: z.literal('cispo'), low: z.number().optional(), high: z.number().optional(), normalise }),
+  z.strictObject({ name: z.literal('dro'), beta: z.number().nonnegative().optional(), normalise }),
+  z.strictObject({ name: z.literal('gspo'), clip: z.number().positive().optional(), normalise }),
+])
+
+/** Schema of {@link OptimStepOptions}. */
+export const optimStepSchema = z.strictObject({
+  learningRate: z.number().nonnegative(),
+  beta1: z.number().min(0).lt(1).optional(),
+  beta2: z.number().min(0).lt(1).optional(),
+  epsilon: z.number().positive().optional(),
+  weightDecay: z.number().nonnegative().optional(),
+  maxGradNorm: z.number().positive().nullable().optional(),
+})
+
+/** Schema of a sample request's plain options (all but the prompt). */
+export const samplingSchema = z.strictObject({
+  numSamples: z.number().int().positive().optional(),
+  maxTokens: z.number().int().positive(),
+  temperature: z.number().nonnegative().optional(),
+  topK: z.number().int().positive().optional(),
+  topP: z.number().positive().max(1).optional(),
+  stop: z.array(z.union([z.number().int().nonnegative(), z.string().min(1)])).optional(),
+  seed: z.number().int().optional(),
+})
