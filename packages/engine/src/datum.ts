@@ -85,7 +85,9 @@ function checkIds(ids: Int32Array, field: string, datum: number, vocabSize = Inf
 function checkFinite(datum: Datum, field: 'weights' | 'advantages' | 'samplerLogprobs', index: number): void {
   const values = datum[field]
   if (!values) return
-  const at = values.findIndex((value, t) => !Number.isFinite(value) && (field === 'weights' || datum.weights?.[t] !== 0))
+  const at = values.findIndex(
+    (value, t) => !Number.isFinite(value) && (field === 'weights' || datum.weights?.[t] !== 0),
+  )
   if (at >= 0) {
     throw new InvalidInputError(`datum ${index}: ${field}[${at}] is ${values[at]}, expected a finite number`, {
       datum: index,
