@@ -1,1 +1,4 @@
-export {}
+/** What a result is worth. */
+export * from './joint.js'
+export * from './length-ratio.js'
+export * from './processors.js'

@@ -1,0 +1,54 @@
+import { describe, expect, it } from 'vitest'
+import { perAnswer, type JointRewardArgs } from './joint.js'
+
+const args: JointRewardArgs<{ goal: number }> = {
+  completions: [
+    ['a', 'bb'],
+    ['ccc', 'dddd'],
+  ],
+  prompts: ['p', 'q'],
+  row: { goal: 5 },
+  turn: 2,
+  history: { prompts: [['x'], ['y']], responses: [['r'], ['s']] },
+}
+const options = { signal: new AbortController().signal }
+
+describe('perAnswer', () => {
+  it('gives each joint answer its own call, with the row, the turn and the history', async () => {
+    const seen: unknown[] = []
+    const reward = perAnswer<{ goal: number }>(({ completions: [first, second], row, turn, history, index }) => {
+      seen.push([first, second, turn, history.responses[1]![0], index])
+      return first!.length + second!.length - row.goal
+    })
+    expect(await reward(args, options)).toEqual([-1, 1])
+    expect(seen).toEqual([
+      ['a', 'ccc', 2, 's', 0],
+      ['bb', 'dddd', 2, 's', 1],
+    ])
+  })
+
+  it('passes null on', async () => {
+    expect(await perAnswer(({ index }) => (index === 0 ? null : 3))(args, options)).toEqual([null, 3])
+  })
+
+  it('turns rewards per agent round, [answer][agent] to [agent][answer]', async () => {
+    const reward = perAnswer(({ completions, index }) => (index === 1 ? null : completions.map((t) => t.length)))
+    expect(await reward(args, options)).toEqual({
+      perAgent: [
+        [1, null],
+        [3, null],
+      ],
+    })
+  })
+
+  it('lets what the judge throws through', async () => {
+    const failure = new TypeError('broken')
+    await expect(
+      Promise.resolve(
+        perAnswer(() => {
+          throw failure
+        })(args, options),
+      ),
+    ).rejects.toBe(failure)
+  })
+})
