@@ -55,7 +55,7 @@ export function perAnswer<Row = unknown>(
   return async ({ completions, ...rest }, options) => {
     const count = completions[0]?.length ?? 0
     const results = await Promise.all(
-      Array.from({ length: count }, (_, index) =>
+      Array.from({ length: count }, async (_, index) =>
         judge({ ...rest, completions: completions.map((texts) => texts[index] ?? ''), index }, options),
       ),
     )

@@ -20,19 +20,19 @@ export const RewardProcessors = {
   identity: (): RewardProcessor => (reward) => reward,
 
   /** `factor * reward`. Default factor 1. */
-  scale({ factor = 1 }: { factor?: number } = {}): RewardProcessor {
+  scale: ({ factor = 1 }: { factor?: number } = {}): RewardProcessor => {
     finite(factor, 'scale.factor')
     return (reward) => bounded(reward * factor)
   },
 
   /** `reward + value`. Default value 0. */
-  shift({ value = 0 }: { value?: number } = {}): RewardProcessor {
+  shift: ({ value = 0 }: { value?: number } = {}): RewardProcessor => {
     finite(value, 'shift.value')
     return (reward) => bounded(reward + value)
   },
 
   /** The nearest number within [min, max]. Default -10 to 10. */
-  clamp({ min = -10, max = 10 }: { min?: number; max?: number } = {}): RewardProcessor {
+  clamp: ({ min = -10, max = 10 }: { min?: number; max?: number } = {}): RewardProcessor => {
     if (!(finite(min, 'clamp.min') <= finite(max, 'clamp.max'))) {
       throw new RangeError(`clamp: expected min <= max, got ${min} and ${max}`)
     }
@@ -40,16 +40,14 @@ export const RewardProcessors = {
   },
 
   /** `1 / (1 + exp(-reward))`, exact at both ends. */
-  sigmoid(): RewardProcessor {
-    return (reward) => {
-      if (reward >= 0) return 1 / (1 + Math.exp(-reward))
-      const e = Math.exp(reward) // cannot overflow
-      return e / (1 + e)
-    }
+  sigmoid: (): RewardProcessor => (reward) => {
+    if (reward >= 0) return 1 / (1 + Math.exp(-reward))
+    const e = Math.exp(reward) // cannot overflow
+    return e / (1 + e)
   },
 
   /** `sign(reward) * (exp(factor * |reward|) - 1)`: odd, and steeper the further from 0. Default factor 1. */
-  exponential({ factor = 1 }: { factor?: number } = {}): RewardProcessor {
+  exponential: ({ factor = 1 }: { factor?: number } = {}): RewardProcessor => {
     finite(factor, 'exponential.factor')
     return (reward) => bounded(Math.sign(reward) * Math.expm1(factor * Math.abs(reward)))
   },
