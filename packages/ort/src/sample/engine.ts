@@ -1,0 +1,383 @@
+import { DisposedError, InvalidInputError, SelfplayError, StaleSamplerError } from '@selfplay/engine'
+import type { CallOptions, SampledSequence, SampleRequest, SamplingClient } from '@selfplay/engine'
+import { Group } from './group.js'
+import type { Completion } from './group.js'
+import { PromptStore } from './prompts.js'
+import { derivedSeed } from './random.js'
+import { checkPrompt, checkRequest } from './request.js'
+import type { StepModel } from './step-model.js'
+import { StopFinder } from './stop.js'
+import type { Decode } from './stop.js'
+
+export interface EngineOptions {
+  /** Seeds the requests that bring no seed: the n-th of them gets the n-th number that follows. Default 0. */
+  readonly seed?: number
+  /** What ends a completion when a request has no `stop`: typically the model's end-of-sequence ids. Default: nothing. */
+  readonly stop?: readonly (number | string)[]
+  /** Text of token ids; needed by stop strings. */
+  readonly decode?: Decode
+  /** Number of optimiser steps behind the weights, asked before each step. Default: always 0. */
+  readonly version?: () => number
+}
+
+/** What an engine has done so far. */
+export interface EngineCounts {
+  /** Steps of all rows together. */
+  readonly steps: number
+  /** Tokens drawn in rows that were in use. */
+  readonly tokens: number
+  /** Prompts run. */
+  readonly prefills: number
+}
+
+/** A run of steps that failed outside any typed error. */
+export class SamplingError extends SelfplayError {
+  constructor(cause: unknown) {
+    const message = cause instanceof Error ? cause.message : String(cause)
+    super(
+      'sampling_failed',
+      `sampling failed: ${message}; requests in flight were rejected, later ones may be sent`,
+      {},
+      { cause },
+    )
+  }
+}
+
+/**
+ * Serves any number of requests from S rows that advance together.
+ *
+ * Each completion owns a row until it ends; the row then goes to the next completion in order of arrival. What is drawn for a
+ * completion depends on the weights, its prompt and options, its random stream (seed, index) and on S, never on its neighbours,
+ * its row or its time. Rows with filters (topK, topP) and rows without are not mixed: a change of kind waits until the rows in
+ * use have ended.
+ */
+export class GenerationEngine {
+  readonly #model: StepModel
+  readonly #seed: number
+  readonly #stop: readonly (number | string)[]
+  readonly #finder: StopFinder | undefined
+  readonly #version: () => number
+  readonly #rows: (Completion | undefined)[]
+  readonly #queue: Group[] = []
+  readonly #open = new Set<Group>()
+  readonly #prompts = new PromptStore()
+  #active = 0
+  #filtered = false
+  #requests = 0
+  #steps = 0
+  #tokens = 0
+  #prefills = 0
+  #loop: Promise<void> | undefined
+  #seenVersion: number | undefined
+  #disposed = false
+
+  constructor(model: StepModel, options: EngineOptions = {}) {
+    this.#model = model
+    this.#seed = options.seed ?? 0
+    if (!Number.isSafeInteger(this.#seed)) {
+      throw new InvalidInputError(`engine: seed is ${this.#seed}, expected a whole number below 2^53`, {
+        field: 'seed',
+      })
+    }
+    this.#stop = options.stop ?? []
+    this.#finder = options.decode && new StopFinder(options.decode)
+    this.#version = options.version ?? (() => 0)
+    this.#rows = Array.from({ length: model.slots }, () => undefined)
+  }
+
+  get contextLength(): number {
+    return this.#model.contextLength
+  }
+
+  /** Number of optimiser steps behind the weights as they are now. */
+  get version(): number {
+    return this.#version()
+  }
+
+  get counts(): EngineCounts {
+    return { steps: this.#steps, tokens: this.#tokens, prefills: this.#prefills }
+  }
+
+  /**
+   * A client of the weights as they are now, without a copy: once `version()` moves, its calls reject with StaleSamplerError,
+   * those in flight too, because their later tokens would come from other weights than their first. Disposing it rejects its own
+   * requests and leaves the engine as it is.
+   */
+  sampler(): SamplingClient {
+    return new LiveSampler(this, this.#version())
+  }
+
+  /** See `SamplingClient.sample`. `version` is the one that the caller means. */
+  sample(request: SampleRequest, options: CallOptions = {}, version = this.#version()): Promise<SampledSequence[]> {
+    return this.#guarded(version, options.signal, async () => {
+      const task = checkRequest(request, {
+        vocabSize: this.#model.vocabSize,
+        contextLength: this.#model.contextLength,
+        defaultStop: this.#stop,
+        canDecode: this.#finder !== undefined,
+      })
+      const seed = task.seed ?? derivedSeed(this.#seed, this.#requests++)
+      const group = new Group(task, seed, version)
+      this.#queue.push(group)
+      this.#open.add(group)
+      this.#prompts.retain(group)
+      const { signal } = options
+      const abort = () => group.fail(signal?.reason)
+      signal?.addEventListener('abort', abort, { once: true })
+      this.#start()
+      try {
+        return await group.promise
+      } finally {
+        signal?.removeEventListener('abort', abort)
+        this.#open.delete(group)
+        this.#prompts.release(group)
+      }
+    })
+  }
+
+  /** See `SamplingClient.logprobs`. */
+  logprobs(
+    tokens: Int32Array,
+    options: CallOptions & { readonly temperature?: number } = {},
+    version = this.#version(),
+  ): Promise<Float32Array> {
+    return this.#guarded(version, options.signal, async () => {
+      const { temperature = 1 } = options
+      if (!(temperature >= 1e-6 && Number.isFinite(temperature))) {
+        throw new InvalidInputError(
+          `logprobs: temperature is ${temperature}: expected a finite number of at least 1e-6`,
+          {
+            field: 'temperature',
+            got: temperature,
+          },
+        )
+      }
+      checkPrompt(tokens, this.#model.vocabSize, 'tokens')
+      if (tokens.length > this.#model.contextLength) {
+        throw new InvalidInputError(
+          `logprobs: ${tokens.length} tokens do not fit the context of ${this.#model.contextLength}`,
+          { length: tokens.length, contextLength: this.#model.contextLength },
+        )
+      }
+      if (tokens.length === 1) return new Float32Array(0)
+      const logprobs = await this.#model.score(Int32Array.from(tokens), 1 / temperature, options.signal)
+      options.signal?.throwIfAborted()
+      this.#refuseStale(version)
+      return logprobs
+    })
+  }
+
+  /** Gives back sessions and cache once nothing is in flight; the next request makes them anew. */
+  async release(): Promise<void> {
+    await this.#idle()
+    this.#exclusively(() => this.#model.release())
+    await this.#idle()
+  }
+
+  async dispose(): Promise<void> {
+    if (this.#disposed) return
+    this.#disposed = true
+    this.#failAll(new DisposedError('the sampling engine was disposed while the request was in flight'))
+    await this.#idle()
+    await this.#model.dispose()
+  }
+
+  async #idle(): Promise<void> {
+    while (this.#loop) await this.#loop
+  }
+
+  async #guarded<T>(version: number, signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
+    if (this.#disposed) throw new DisposedError('the sampling engine is disposed: make a new one')
+    signal?.throwIfAborted()
+    this.#refuseStale(version)
+    return work()
+  }
+
+  #refuseStale(version: number): void {
+    const now = this.#version()
+    if (version !== now) throw staleError(version, now)
+  }
+
+  #failAll(reason: unknown): void {
+    for (const group of this.#open) group.fail(reason)
+    this.#queue.length = 0
+  }
+
+  #start(): void {
+    if (!this.#loop) this.#exclusively(() => this.#run())
+  }
+
+  /** One user of the model at a time; requests that came meanwhile start after it. */
+  #exclusively(work: () => Promise<void>): void {
+    this.#loop = work().finally(() => {
+      this.#loop = undefined
+      if (this.#queue.length > 0) this.#start()
+    })
+  }
+
+  /** Steps until nothing is left to do. Never rejects: failures go to the requests. */
+  async #run(): Promise<void> {
+    try {
+      await Promise.resolve() // requests sent in the same turn start together
+      this.#seenVersion = undefined
+      await this.#model.prepare(this.#version())
+      for (;;) {
+        this.#dropSettled()
+        await this.#admit()
+        if (this.#active === 0) return
+        await this.#model.step(this.#filtered)
+        this.#steps++
+        this.#collect()
+      }
+    } catch (error) {
+      this.#failAll(error instanceof SelfplayError ? error : new SamplingError(error))
+      this.#rows.forEach((_, slot) => this.#free(slot))
+    }
+  }
+
+  /** Rows whose request was aborted, failed or outlived its weights leave. */
+  #dropSettled(): void {
+    const now = this.#version()
+    if (now !== this.#seenVersion) {
+      this.#seenVersion = now
+      for (const group of this.#open) if (group.version !== now) group.fail(staleError(group.version, now))
+    }
+    for (let slot = 0; slot < this.#rows.length; slot++) if (this.#rows[slot]?.group.settled) this.#free(slot)
+  }
+
+  /** Free rows go to waiting completions, first come first served, as long as they are of the kind that runs. */
+  async #admit(): Promise<void> {
+    while (this.#active < this.#rows.length) {
+      const group = this.#nextGroup()
+      if (!group || (this.#active > 0 && group.filtered !== this.#filtered)) return
+      const prefilled = await this.#prompts.get(group, (prompt) => {
+        this.#prefills++
+        return this.#model.prefill(prompt)
+      })
+      if (!prefilled || !group.waiting) continue // aborted meanwhile
+      this.#filtered = group.filtered
+      const slot = this.#rows.indexOf(undefined)
+      this.#model.reserve(group.task.prompt.length)
+      this.#model.load(slot, prefilled)
+      this.#occupy(slot, group.start())
+      if (!group.waiting) this.#prompts.release(group)
+    }
+  }
+
+  #nextGroup(): Group | undefined {
+    while (this.#queue.length > 0 && !this.#queue[0]?.waiting) this.#queue.shift()
+    return this.#queue[0]
+  }
+
+  #occupy(slot: number, completion: Completion): void {
+    const { rows } = this.#model
+    const { prompt, temperature, topK, topP } = completion.group.task
+    this.#rows[slot] = completion
+    this.#active++
+    rows.token[slot] = prompt[prompt.length - 1] ?? 0
+    rows.position[slot] = prompt.length - 1
+    rows.greedy[slot] = temperature === 0 ? 1 : 0
+    rows.inverseTemperature[slot] = temperature === 0 ? 1 : 1 / temperature
+    rows.topK[slot] = topK
+    rows.topP[slot] = topP
+    completion.stream.draw(prompt.length, rows.uniform, 2 * slot)
+  }
+
+  /** An idle row repeats token 0 at position 0; nothing reads what it draws. */
+  #free(slot: number): void {
+    const { rows } = this.#model
+    if (this.#rows[slot]) this.#active--
+    this.#rows[slot] = undefined
+    rows.token[slot] = 0
+    rows.position[slot] = 0
+    rows.greedy[slot] = 0
+    rows.inverseTemperature[slot] = 1
+    rows.topK[slot] = 1
+    rows.topP[slot] = 1
+  }
+
+  #collect(): void {
+    const { rows } = this.#model
+    const filtered = this.#filtered
+    let longest = 0
+    for (let slot = 0; slot < this.#rows.length; slot++) {
+      const completion = this.#rows[slot]
+      if (!completion || completion.group.settled) continue
+      this.#tokens++
+      const token = rows.drawn[slot] ?? 0
+      const reason = this.#push(
+        completion,
+        token,
+        rows.logprob[slot] ?? NaN,
+        filtered ? (rows.keptMass[slot] ?? NaN) : 1,
+      )
+      if (reason) {
+        this.#free(slot)
+        if (reason !== 'failed') completion.group.finish(completion, reason)
+        continue
+      }
+      const position = (rows.position[slot] ?? 0) + 1
+      rows.token[slot] = token
+      rows.position[slot] = position
+      completion.stream.draw(position + 1, rows.uniform, 2 * slot)
+      if (position > longest) longest = position
+    }
+    if (longest > 0) this.#model.reserve(longest + 1)
+  }
+
+  #push(
+    completion: Completion,
+    token: number,
+    logprob: number,
+    keptMass: number,
+  ): 'stop' | 'length' | 'failed' | undefined {
+    try {
+      return completion.push(token, logprob, keptMass, this.#finder)
+    } catch (error) {
+      completion.group.fail(error)
+      return 'failed'
+    }
+  }
+}
+
+function staleError(version: number, now: number): StaleSamplerError {
+  return new StaleSamplerError(
+    `this sampler reads the weights of step ${version}, but they are at step ${now} now: ask the training client for a new sampler`,
+    { version, now },
+  )
+}
+
+/** The weights of one version, as long as they last. */
+class LiveSampler implements SamplingClient {
+  readonly policyVersion: number
+  readonly #engine: GenerationEngine
+  readonly #disposal = new AbortController()
+
+  constructor(engine: GenerationEngine, version: number) {
+    this.#engine = engine
+    this.policyVersion = version
+  }
+
+  get contextLength(): number {
+    return this.#engine.contextLength
+  }
+
+  async sample(request: SampleRequest, options: CallOptions = {}): Promise<SampledSequence[]> {
+    return this.#engine.sample(request, { signal: this.#signal(options.signal) }, this.policyVersion)
+  }
+
+  async logprobs(
+    tokens: Int32Array,
+    options: CallOptions & { readonly temperature?: number } = {},
+  ): Promise<Float32Array> {
+    return this.#engine.logprobs(tokens, { ...options, signal: this.#signal(options.signal) }, this.policyVersion)
+  }
+
+  async dispose(): Promise<void> {
+    this.#disposal.abort(new DisposedError('the sampler was disposed'))
+  }
+
+  #signal(signal: AbortSignal | undefined): AbortSignal {
+    return signal ? AbortSignal.any([signal, this.#disposal.signal]) : this.#disposal.signal
+  }
+}

@@ -1,0 +1,157 @@
+import { ContextOverflowError, InvalidInputError, samplingSchema } from '@selfplay/engine'
+import type { SampleRequest } from '@selfplay/engine'
+
+/** A request with every default filled in, known to be runnable. */
+export interface Task {
+  readonly prompt: Int32Array
+  readonly numSamples: number
+  /** Most new tokens: the request's own limit or what the context leaves, whichever is less. */
+  readonly maxTokens: number
+  /** 0 is greedy. */
+  readonly temperature: number
+  /** 0: no limit. */
+  readonly topK: number
+  /** 1: no limit. */
+  readonly topP: number
+  readonly stopIds: ReadonlySet<number>
+  readonly stopStrings: readonly string[]
+  readonly seed: number | undefined
+}
+
+export interface RequestLimits {
+  readonly vocabSize: number
+  /** Longest prompt + completion, in tokens. */
+  readonly contextLength: number
+  /** What ends a completion when the request says nothing. */
+  readonly defaultStop: readonly (number | string)[]
+  /** Whether token ids can be turned into text, which stop strings need. */
+  readonly canDecode: boolean
+}
+
+/**
+ * Checks a request and fills in its defaults.
+ *
+ * @throws InvalidInputError naming the field; ContextOverflowError when the prompt leaves no room for a new token.
+ */
+export function checkRequest(request: SampleRequest, limits: RequestLimits): Task {
+  const { prompt, ...rest } = request
+  const options = parseOptions(rest)
+  checkPrompt(prompt, limits.vocabSize)
+  const room = limits.contextLength - prompt.length
+  if (room < 1) {
+    throw new ContextOverflowError(
+      `the prompt has ${prompt.length} tokens and the context ${limits.contextLength}: no room for a new token; shorten the prompt`,
+      { promptLength: prompt.length, contextLength: limits.contextLength },
+    )
+  }
+  const stop = options.stop ?? limits.defaultStop
+  const stopIds = stop.filter((entry): entry is number => typeof entry === 'number')
+  const stopStrings = stop.filter((entry): entry is string => typeof entry === 'string')
+  checkStop(stopIds, stopStrings, limits)
+  // At temperature 0 the most probable token is in every filter, and a filter of everything is none.
+  const { temperature = 1, topP = 1 } = options
+  const greedy = temperature === 0
+  const topK = options.topK !== undefined && options.topK < limits.vocabSize ? options.topK : 0
+  return {
+    prompt: Int32Array.from(prompt),
+    numSamples: options.numSamples ?? 1,
+    maxTokens: Math.min(options.maxTokens, room),
+    temperature,
+    topK: greedy ? 0 : topK,
+    topP: greedy ? 1 : topP,
+    stopIds: new Set(stopIds),
+    stopStrings,
+    seed: options.seed,
+  }
+}
+
+const OPTION_NAMES = Object.keys(samplingSchema.shape)
+
+function parseOptions(options: Omit<SampleRequest, 'prompt'>) {
+  const result = samplingSchema.safeParse(options)
+  if (!result.success) {
+    const issue = result.error.issues[0]
+    if (issue?.code === 'unrecognized_keys') throw unknownOption(issue.keys[0] ?? '')
+    const field = issue?.path.join('.') ?? ''
+    throw new InvalidInputError(`sample: ${field}: ${issue?.message ?? 'not usable'}`, { field })
+  }
+  const { temperature } = result.data
+  // The reciprocal must be a float32 number; nothing real is colder.
+  if (temperature !== undefined && temperature !== 0 && temperature < 1e-6) {
+    throw new InvalidInputError(`sample: temperature is ${temperature}: expected 0 (greedy) or at least 1e-6`, {
+      field: 'temperature',
+      got: temperature,
+    })
+  }
+  return result.data
+}
+
+function unknownOption(key: string): InvalidInputError {
+  const nearest = nearestName(key, ['prompt', ...OPTION_NAMES])
+  return new InvalidInputError(`sample: unknown option "${key}"; did you mean "${nearest}"?`, { field: key, nearest })
+}
+
+/** The name at the smallest edit distance. */
+function nearestName(word: string, names: readonly string[]): string {
+  let best = names[0] ?? ''
+  let least = Infinity
+  for (const name of names) {
+    const distance = editDistance(word.toLowerCase(), name.toLowerCase())
+    if (distance < least) [best, least] = [name, distance]
+  }
+  return best
+}
+
+/** Levenshtein 1966. */
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j)
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i]
+    for (let j = 1; j <= b.length; j++) {
+      const replaced = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1)
+      next.push(Math.min(replaced, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1))
+    }
+    row = next
+  }
+  return row[b.length] ?? 0
+}
+
+/** @throws InvalidInputError when a token list is no Int32Array, is empty, or holds ids outside the vocabulary. */
+export function checkPrompt(prompt: Int32Array, vocabSize: number, what = 'prompt'): void {
+  if (!(prompt instanceof Int32Array)) {
+    throw new InvalidInputError(`sample: ${what}: expected an Int32Array of token ids, got ${typeof prompt}`, {
+      field: what,
+    })
+  }
+  if (prompt.length === 0) {
+    throw new InvalidInputError(`sample: ${what} is empty: expected at least one token (a begin-of-text id will do)`, {
+      field: what,
+    })
+  }
+  const at = prompt.findIndex((id) => id < 0 || id >= vocabSize)
+  if (at >= 0) {
+    throw new InvalidInputError(`sample: ${what}[${at}] is ${prompt[at]}, outside the vocabulary of ${vocabSize} ids`, {
+      field: what,
+      position: at,
+      got: prompt[at],
+      vocabSize,
+    })
+  }
+}
+
+function checkStop(ids: readonly number[], strings: readonly string[], limits: RequestLimits): void {
+  const bad = ids.find((id) => id >= limits.vocabSize)
+  if (bad !== undefined) {
+    throw new InvalidInputError(`sample: stop id ${bad} is outside the vocabulary of ${limits.vocabSize} ids`, {
+      field: 'stop',
+      got: bad,
+      vocabSize: limits.vocabSize,
+    })
+  }
+  if (strings.length > 0 && !limits.canDecode) {
+    throw new InvalidInputError(
+      `sample: stop string ${JSON.stringify(strings[0])} needs a tokenizer: give the sampler a \`decode\` function, or use token ids`,
+      { field: 'stop', got: strings[0] },
+    )
+  }
+}
