@@ -1,0 +1,183 @@
+import { bytesOf, encodeNumbers } from './dtypes.js'
+import { symbolsOf } from './dims.js'
+import { GraphError } from './errors.js'
+import type { Graph } from './graph.js'
+import type { Literal, Lowered, Node, Op, Operand, Value } from './ir.js'
+import { ops } from './ops/index.js'
+import { encodeModel, type InitializerRecord, type NodeRecord } from './proto.js'
+import type { SerialisedModel, Shape, TensorSpec } from './types.js'
+
+/** The ONNX version that graphs are written in. Later ones lose GPU kernels. */
+export const opsetVersion = 21
+export const irVersion = 10
+/** Location of external weights that come as memory. */
+export const memoryLocation = 'weights'
+
+/** The ONNX form of a node. */
+export function lowerNode(node: Node): Lowered {
+  const op = ops[node.op] as Op<unknown>
+  return op.lower?.(node.inputs, node.params) ?? { inputs: node.inputs, attributes: {} }
+}
+
+/** The nodes that the values depend on, inputs before users. */
+export function ancestors(values: readonly Value[]): readonly Node[] {
+  const found = new Map<number, Node>()
+  const pending = values.flatMap((value) => value.producer ?? [])
+  for (let node = pending.pop(); node; node = pending.pop()) {
+    if (found.has(node.id)) continue
+    found.set(node.id, node)
+    for (const input of node.inputs) if (input?.producer) pending.push(input.producer)
+  }
+  return [...found.values()].toSorted((a, b) => a.id - b.id)
+}
+
+/**
+ * Writes the part of a graph that the outputs depend on as an ONNX model. Inputs that nothing reads are left out, unless
+ * a size that the graph needs is known from them alone.
+ */
+export function serialise(graph: Graph, outputs: Readonly<Record<string, Value>>): SerialisedModel {
+  return new Serialiser(graph, outputs).run()
+}
+
+const isValue = (operand: Value | Literal): operand is Value => 'id' in operand
+
+class Serialiser {
+  private readonly graph: Graph
+  private readonly outputs: readonly (readonly [string, Value])[]
+  private readonly nodes: readonly Node[]
+  private readonly names = new Map<number, string>()
+  private readonly taken = new Set<string>()
+  private readonly read = new Set<number>()
+  private readonly records: NodeRecord[] = []
+  private readonly initializers = new Map<string, InitializerRecord>()
+  private readonly shapeInputs = new Map<string, Shape>()
+  private readonly domains = new Set([''])
+
+  constructor(graph: Graph, outputs: Readonly<Record<string, Value>>) {
+    this.graph = graph
+    this.outputs = Object.entries(outputs)
+    if (this.outputs.length === 0) throw new GraphError('a model needs at least one output; got none')
+    for (const [name, value] of this.outputs) {
+      if (value.graph !== graph) throw new GraphError(`output "${name}" belongs to another graph`, { name })
+    }
+    this.nodes = ancestors(this.outputs.map(([, value]) => value))
+    for (const node of this.nodes) for (const input of node.inputs) if (input) this.read.add(input.id)
+    for (const [, value] of this.outputs) this.read.add(value.id)
+  }
+
+  run(): SerialisedModel {
+    const copies = this.nameOutputs()
+    for (const node of this.nodes) this.writeNode(node)
+    for (const [name, value] of copies) this.writeCopy(name, value)
+    for (const value of this.graph.values) {
+      if (this.read.has(value.id) && (value.role === 'constant' || value.role === 'weight'))
+        this.writeInitializer(value)
+    }
+    const inputs = this.inputs()
+    const outputs = this.outputs.map(([name, { dtype, shape }]) => ({ name, dtype, shape }))
+    const shapeInputs = [...this.shapeInputs].map(([name, dims]) => ({ name, dims }))
+    const shapeSpecs = shapeInputs.map(({ name, dims }): TensorSpec => ({ name, dtype: 'int64', shape: [dims.length] }))
+    const bytes = encodeModel({
+      irVersion,
+      opsets: Object.fromEntries([...this.domains].map((domain) => [domain, domain === '' ? opsetVersion : 1])),
+      nodes: this.records,
+      initializers: [...this.initializers.values()],
+      inputs: [...inputs, ...shapeSpecs],
+      outputs,
+    })
+    return { bytes, inputs, outputs, shapeInputs, weights: this.weights() }
+  }
+
+  /** Gives results their output names; returns the outputs that need a copy because their value has a name already. */
+  private nameOutputs(): readonly (readonly [string, Value])[] {
+    for (const value of this.graph.values) if (value.role !== 'result') this.taken.add(value.name)
+    const copies: (readonly [string, Value])[] = []
+    for (const [name, value] of this.outputs) {
+      if (name === '' || this.taken.has(name)) {
+        throw new GraphError(`an output cannot be called "${name}": an input, weight or constant has that name`, {
+          name,
+        })
+      }
+      if (value.role === 'result' && !this.names.has(value.id)) this.names.set(value.id, name)
+      else copies.push([name, value])
+    }
+    for (const [name] of this.outputs) this.taken.add(name)
+    return copies
+  }
+
+  private nameOf(value: Value): string {
+    if (value.role !== 'result') return value.name
+    const known = this.names.get(value.id)
+    if (known !== undefined) return known
+    let name = value.name
+    while (this.taken.has(name)) name += '_'
+    this.taken.add(name)
+    this.names.set(value.id, name)
+    return name
+  }
+
+  private writeNode(node: Node): void {
+    const { domain, requiredOutputs } = ops[node.op] as Op<unknown>
+    const { inputs, attributes } = lowerNode(node)
+    const operands = inputs.map((operand) => this.operandName(operand))
+    while (operands.at(-1) === '') operands.pop()
+    const outputs = node.outputs.map((value, index) =>
+      this.read.has(value.id) || index < (requiredOutputs ?? Infinity) ? this.nameOf(value) : '',
+    )
+    while (outputs.at(-1) === '') outputs.pop()
+    this.domains.add(domain)
+    this.records.push({ name: `${node.op}_${node.id}`, opType: node.op, domain, inputs: operands, outputs, attributes })
+  }
+
+  private writeCopy(output: string, value: Value): void {
+    const inputs = [this.nameOf(value)]
+    this.records.push({ name: output, opType: 'Identity', domain: '', inputs, outputs: [output], attributes: {} })
+  }
+
+  private operandName(operand: Operand): string {
+    if (operand === undefined) return ''
+    if ('dims' in operand) return this.shapeInput(operand.dims)
+    return isValue(operand) ? this.nameOf(operand) : this.literal(operand)
+  }
+
+  private shapeInput(dims: Shape): string {
+    const name = `sizes:${dims.join(',')}`
+    this.shapeInputs.set(name, dims)
+    return name
+  }
+
+  private literal({ dtype, shape, values }: Literal): string {
+    const name = `${dtype}:${shape.length === 0 ? '' : '['}${values.join(',')}`
+    if (!this.initializers.has(name)) {
+      this.initializers.set(name, { name, dtype, shape, data: encodeNumbers(dtype, values) })
+    }
+    return name
+  }
+
+  private writeInitializer(value: Value): void {
+    const shape = value.shape as readonly number[] // constants and weights are made with numbers only
+    const length = shape.reduce((size, dim) => size * dim, bytesOf[value.dtype])
+    const data = value.bytes ?? value.file ?? { path: memoryLocation, offset: 0, length }
+    this.initializers.set(value.name, { name: value.name, dtype: value.dtype, shape, data })
+  }
+
+  private inputs(): readonly TensorSpec[] {
+    const declared = this.graph.values.filter(({ role }) => role === 'input' || role === 'parameter')
+    const kept = new Set(declared.filter(({ id }) => this.read.has(id)))
+    const carries = (value: Value, symbol: string) => value.shape.some((dim) => symbolsOf(dim).includes(symbol))
+    const needed = new Set([...this.shapeInputs.values()].flat().flatMap((dim) => symbolsOf(dim)))
+    for (const symbol of needed) {
+      if ([...kept].some((value) => carries(value, symbol))) continue
+      const carrier = declared.find((value) => carries(value, symbol))
+      if (!carrier) throw new GraphError(`no input has the size "${symbol}", so it cannot be known`, { symbol })
+      kept.add(carrier)
+    }
+    return declared.filter((value) => kept.has(value)).map(({ name, dtype, shape }) => ({ name, dtype, shape }))
+  }
+
+  private weights(): SerialisedModel['weights'] {
+    return this.graph.values
+      .filter((value) => value.role === 'weight' && this.read.has(value.id))
+      .map(({ name, dtype, shape, file }) => ({ name, dtype, shape, ...(file && { file }) }))
+  }
+}
