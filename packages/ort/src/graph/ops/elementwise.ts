@@ -1,5 +1,5 @@
-import { anything, floats, numbers } from '../dtypes.js'
-import { type Op, scalar } from '../ir.js'
+import { anything, floats, numbers, onnxDataType } from '../dtypes.js'
+import { int, type Op, scalar } from '../ir.js'
 import type { DType } from '../types.js'
 import { binary, like, type NoParams, unary } from './inference.js'
 
@@ -44,6 +44,7 @@ const cast: Op<CastParams> = {
   outputTypes: ['T2'],
   types: { T1: anything, T2: anything },
   infer: (site) => like<CastParams>(site.params.to)(site),
+  lower: (inputs, { to }) => ({ inputs, attributes: { to: int(onnxDataType[to]) } }),
 }
 
 export const elementwise = {
