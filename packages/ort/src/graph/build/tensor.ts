@@ -1,4 +1,4 @@
-import { divideDims, sameShape, shapeSize } from '../dims.js'
+import { divideDims, multiplyDims, sameShape, shapeSize } from '../dims.js'
 import { isFloat } from '../dtypes.js'
 import type { Value } from '../ir.js'
 import { noParams } from '../ops/elementwise.js'
@@ -164,6 +164,15 @@ export abstract class TensorBuilder extends ElementwiseBuilder {
   }
   zeros(shape: Shape, dtype: DType = 'float32'): Value {
     return this.full(shape, 0, dtype)
+  }
+
+  /** The number of elements of a shape, as a scalar. */
+  count(shape: Shape, dtype: DType = 'float32'): Value {
+    const symbolic = shape.filter((dim) => typeof dim === 'string')
+    const numeric = shape.reduce<number>((product, dim) => (typeof dim === 'number' ? product * dim : product), 1)
+    if (symbolic.length === 0) return this.constant(numeric, dtype)
+    // A sum of ones, since tensors of sizes (int64) do not reach every provider's kernels.
+    return this.reduceSum(this.full([multiplyDims(...symbolic)], numeric, dtype))
   }
 
   /** Rows of `x` along an axis, by int32 or int64 indices of any shape. */
