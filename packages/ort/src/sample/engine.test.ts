@@ -10,6 +10,7 @@ import { describe, expect, it } from 'vitest'
 import { GenerationEngine, SamplingError } from './engine.js'
 import type { EngineOptions } from './engine.js'
 import type { PrefilledPrompt, StepModel } from './step-model.js'
+import type { DrawKind } from './tail.js'
 
 const VOCAB = 50
 
@@ -34,7 +35,6 @@ class HashModel implements StepModel {
       position: new Int32Array(slots),
       uniform: new Float32Array(2 * slots),
       inverseTemperature: new Float32Array(slots),
-      greedy: new Uint8Array(slots),
       topK: new Int32Array(slots),
       topP: new Float32Array(slots),
       drawn: new Int32Array(slots),
@@ -54,19 +54,19 @@ class HashModel implements StepModel {
   load(slot: number, prompt: PrefilledPrompt) {
     this.history[slot] = [...(prompt as unknown as { ids: number[] }).ids]
   }
-  async step(filtered: boolean) {
+  async step(kind: DrawKind) {
     await this.beforeStep(this.#steps++)
     const { rows } = this
     for (let slot = 0; slot < this.slots; slot++) {
       const row = this.history[slot]!
       row[rows.position[slot]!] = rows.token[slot]!
       row.length = rows.position[slot]! + 1
-      const u = rows.greedy[slot] ? 0 : rows.uniform[2 * slot]! + rows.uniform[2 * slot + 1]!
+      const u = kind === 'greedy' ? 0 : rows.uniform[2 * slot]! + rows.uniform[2 * slot + 1]!
       let hash = Math.floor(u * 2 ** 20)
       for (const id of row) hash = (Math.imul(hash ^ id, 0x9e3779b1) ^ (hash >>> 13)) >>> 0
       rows.drawn[slot] = hash % VOCAB
       rows.logprob[slot] = -rows.inverseTemperature[slot]!
-      rows.keptMass[slot] = filtered ? rows.topP[slot]! : NaN
+      rows.keptMass[slot] = kind === 'filtered' ? rows.topP[slot]! : NaN
     }
   }
   async score(tokens: Int32Array, inverseTemperature: number) {
@@ -242,8 +242,8 @@ describe('refusals', () => {
   it('names the completion whose log-prob is not finite, and keeps the others', async () => {
     const { engine, model } = setUp(3)
     const step = model.step.bind(model)
-    model.step = async (filtered) => {
-      await step(filtered)
+    model.step = async (kind) => {
+      await step(kind)
       if (engine.counts.steps === 2) model.rows.logprob[1] = NaN
     }
     const [first, second] = await Promise.allSettled([engine.sample(request()), engine.sample(request())])

@@ -8,6 +8,7 @@ import { checkPrompt, checkRequest } from './request.js'
 import type { StepModel } from './step-model.js'
 import { StopFinder } from './stop.js'
 import type { Decode } from './stop.js'
+import type { DrawKind } from './tail.js'
 
 export interface EngineOptions {
   /** Seeds the requests that bring no seed: the n-th of them gets the n-th number that follows. Default 0. */
@@ -48,8 +49,8 @@ export class SamplingError extends SelfplayError {
  *
  * Each completion owns a row until it ends; the row then goes to the next completion in order of arrival. What is drawn for a
  * completion depends on the weights, its prompt and options, its random stream (seed, index) and on S, never on its neighbours,
- * its row or its time. Rows with filters (topK, topP) and rows without are not mixed: a change of kind waits until the rows in
- * use have ended.
+ * its row or its time. Greedy rows, rows with filters (topK, topP) and plain rows are not mixed: a change of kind waits until the
+ * rows in use have ended.
  */
 export class GenerationEngine {
   readonly #model: StepModel
@@ -62,7 +63,7 @@ export class GenerationEngine {
   readonly #open = new Set<Group>()
   readonly #prompts = new PromptStore()
   #active = 0
-  #filtered = false
+  #kind: DrawKind = 'plain'
   #requests = 0
   #steps = 0
   #tokens = 0
@@ -225,7 +226,7 @@ export class GenerationEngine {
         this.#dropSettled()
         await this.#admit()
         if (this.#active === 0) return
-        await this.#model.step(this.#filtered)
+        await this.#model.step(this.#kind)
         this.#steps++
         this.#collect()
       }
@@ -249,13 +250,13 @@ export class GenerationEngine {
   async #admit(): Promise<void> {
     while (this.#active < this.#rows.length) {
       const group = this.#nextGroup()
-      if (!group || (this.#active > 0 && group.filtered !== this.#filtered)) return
+      if (!group || (this.#active > 0 && group.kind !== this.#kind)) return
       const prefilled = await this.#prompts.get(group, (prompt) => {
         this.#prefills++
         return this.#model.prefill(prompt)
       })
       if (!prefilled || !group.waiting) continue // aborted meanwhile
-      this.#filtered = group.filtered
+      this.#kind = group.kind
       const slot = this.#rows.indexOf(undefined)
       this.#model.reserve(group.task.prompt.length)
       this.#model.load(slot, prefilled)
@@ -276,7 +277,6 @@ export class GenerationEngine {
     this.#active++
     rows.token[slot] = prompt[prompt.length - 1] ?? 0
     rows.position[slot] = prompt.length - 1
-    rows.greedy[slot] = temperature === 0 ? 1 : 0
     rows.inverseTemperature[slot] = temperature === 0 ? 1 : 1 / temperature
     rows.topK[slot] = topK
     rows.topP[slot] = topP
@@ -290,7 +290,6 @@ export class GenerationEngine {
     this.#rows[slot] = undefined
     rows.token[slot] = 0
     rows.position[slot] = 0
-    rows.greedy[slot] = 0
     rows.inverseTemperature[slot] = 1
     rows.topK[slot] = 1
     rows.topP[slot] = 1
@@ -298,7 +297,7 @@ export class GenerationEngine {
 
   #collect(): void {
     const { rows } = this.#model
-    const filtered = this.#filtered
+    const filtered = this.#kind === 'filtered'
     let longest = 0
     for (let slot = 0; slot < this.#rows.length; slot++) {
       const completion = this.#rows[slot]

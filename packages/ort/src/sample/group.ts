@@ -3,6 +3,7 @@ import type { SampledSequence } from '@selfplay/engine'
 import { TokenStream } from './random.js'
 import type { Task } from './request.js'
 import type { StopFinder } from './stop.js'
+import type { DrawKind } from './tail.js'
 
 const FIRST_CAPACITY = 64
 
@@ -84,7 +85,7 @@ export class Completion {
 export class Group {
   readonly task: Task
   readonly version: number
-  readonly filtered: boolean
+  readonly kind: DrawKind
   readonly promise: Promise<SampledSequence[]>
   readonly #seed: number
   readonly #results: SampledSequence[] = []
@@ -97,7 +98,7 @@ export class Group {
   constructor(task: Task, seed: number, version: number) {
     this.task = task
     this.version = version
-    this.filtered = task.topK > 0 || task.topP < 1
+    this.kind = task.temperature === 0 ? 'greedy' : task.topK > 0 || task.topP < 1 ? 'filtered' : 'plain'
     this.#seed = seed
     this.promise = new Promise((resolve, reject) => {
       this.#resolve = resolve

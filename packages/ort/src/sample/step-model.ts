@@ -1,3 +1,5 @@
+import type { DrawKind } from './tail.js'
+
 /** The prompt's part of a KV cache, computed once and copied into each row that continues it. */
 export interface PrefilledPrompt {
   dispose(): void
@@ -13,10 +15,8 @@ export interface StepRows {
   readonly position: Int32Array
   /** Two uniform numbers in [0, 1) per row, float32 [S, 2]. */
   readonly uniform: Float32Array
-  /** 1 / temperature; 1 for greedy rows, float32 [S]. */
+  /** 1 / temperature; not read by greedy steps, float32 [S]. */
   readonly inverseTemperature: Float32Array
-  /** 1: take the most probable token, bool [S]. */
-  readonly greedy: Uint8Array
   /** Draw from that many most probable tokens; 0: no limit. Read by filtered steps only, int32 [S]. */
   readonly topK: Int32Array
   /** Nucleus mass; 1: no limit. Read by filtered steps only, float32 [S]. */
@@ -48,8 +48,8 @@ export interface StepModel {
   reserve(length: number): void
   /** Copies a prompt into a row. */
   load(slot: number, prompt: PrefilledPrompt): void
-  /** Feeds `rows.token` at `rows.position`, and draws. `filtered`: some row has topK or topP. */
-  step(filtered: boolean): Promise<void>
+  /** Feeds `rows.token` at `rows.position`, and draws, all rows in the same way. */
+  step(kind: DrawKind): Promise<void>
   /** Log-probs of tokens 1.. given those before, at 1 / temperature, float32 [T - 1]. */
   score(tokens: Int32Array, inverseTemperature: number, signal?: AbortSignal): Promise<Float32Array>
   /** Gives back sessions and cache; the next `prepare` makes them anew. */
