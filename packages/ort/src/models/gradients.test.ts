@@ -1,0 +1,155 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { openSafetensors, readTensor } from '../checkpoint/index.js'
+import { type Graph, graph, type Value } from '../graph/index.js'
+import { createRuntime, type Runtime } from '../runtime/index.js'
+import type { DecoderWeights } from './layers.js'
+import { logprobModel, type LogprobModel } from './logprobs.js'
+import {
+  decoderFeeds,
+  distance,
+  type Feed,
+  FIXTURES,
+  type Fixture,
+  frozenWeights,
+  loadFixture,
+  parameterWeights,
+  runOnce,
+  weightTensors,
+} from './testing/fixtures.js'
+import { modelWeights } from './weights.js'
+
+let runtime: Runtime
+beforeAll(async () => {
+  runtime = await createRuntime({ threads: 2 })
+})
+afterAll(() => runtime.dispose())
+
+/** Every position that predicts a real token, in the order of the golden target_logprobs. */
+function scored(fixture: Fixture) {
+  const { seq, ids, numbers } = fixture
+  const rows: number[] = []
+  const golden: number[] = []
+  numbers.lens.forEach((length, row) => {
+    for (let t = 0; t + 1 < length; t++) {
+      rows.push(row * seq + t)
+      golden.push(row * (seq - 1) + t)
+    }
+  })
+  const pick = (name: string) => Float32Array.from(golden, (at) => fixture.golden.get(name)![at]!)
+  return {
+    rows: Int32Array.from(rows),
+    targets: Int32Array.from(rows, (at) => ids[at + 1]!),
+    inverse_temperature: new Float32Array(rows.length).fill(1),
+    n: rows.length,
+    pick,
+  }
+}
+
+type Scored = ReturnType<typeof scored>
+
+/** The derivative of each loss by the log-prob, from the log-prob; weights, advantages and old log-probs are inputs. */
+const slopes = {
+  ce: (g: Graph) => g.neg(g.input('weights', 'float32', ['n'])),
+  importance_sampling: (g: Graph, model: LogprobModel) => g.neg(g.mul(ratio(g, model), advantages(g))),
+  ppo: (g: Graph, model: LogprobModel) => {
+    const [r, a] = [ratio(g, model), advantages(g)]
+    const clipped = g.clip(r, { min: 0.8, max: 1.2 })
+    return g.where(g.lessOrEqual(g.mul(r, a), g.mul(clipped, a)), g.neg(g.mul(r, a)), 0)
+  },
+  cispo: (g: Graph, model: LogprobModel) => {
+    return g.neg(g.mul(g.clip(ratio(g, model), { min: 0, max: 4 }), advantages(g)))
+  },
+}
+const advantages = (g: Graph) => g.named('advantages') ?? g.input('advantages', 'float32', ['n'])
+const ratio = (g: Graph, { logprobs }: LogprobModel) =>
+  g.exp(g.sub(logprobs, g.input('sampler_logprobs', 'float32', ['n'])))
+
+function feedsOf(fixture: Fixture, at: Scored): Record<string, Feed> {
+  return {
+    ...decoderFeeds(fixture.config, fixture.ids, fixture.seq),
+    rows: at.rows,
+    targets: at.targets,
+    inverse_temperature: at.inverse_temperature,
+    weights: at.pick('target_weights'),
+    advantages: at.pick('advantages'),
+    sampler_logprobs: at.pick('sampler_logprobs'),
+  }
+}
+
+/** Log-probs and the gradients of a loss by the named parameters. */
+async function runLoss(
+  fixture: Fixture,
+  loss: keyof typeof slopes,
+  { headChunks = 1, names }: { readonly headChunks?: number; readonly names?: readonly string[] } = {},
+) {
+  const { config, batch, seq } = fixture
+  const g = graph()
+  const model = logprobModel(g, config, parameterWeights(g), { headChunks })
+  const dLogprobs = slopes[loss](g, model)
+  const wanted = (names ?? modelWeights(config).map(({ name }) => name)).map((name) => g.named(name)!)
+  const { gradients } = model.gradients(dLogprobs, wanted)
+  const at = scored(fixture)
+  const outputs = g.outputs({ logprobs: model.logprobs, ...gradients })
+  const feeds = { ...feedsOf(fixture, at), ...Object.fromEntries(fixture.weights) }
+  return { at, out: await runOnce(runtime, outputs, feeds, { batch, seq, n: at.n }) }
+}
+
+describe.each(FIXTURES)('%s', (name) => {
+  it.each([1, 3])('has the golden log-probs and cross-entropy gradients with %i head chunks', async (headChunks) => {
+    const fixture = await loadFixture(name)
+    const { at, out } = await runLoss(fixture, 'ce', { headChunks })
+    expect(distance(out.logprobs!, at.pick('target_logprobs'))).toBeLessThan(1e-4)
+    const weights = at.pick('target_weights')
+    const loss = -out.logprobs!.reduce((sum, logprob, i) => sum + logprob * weights[i]!, 0)
+    expect(Math.abs(loss / fixture.numbers.ce_loss_sum - 1)).toBeLessThan(1e-4)
+    for (const { name: weight } of modelWeights(fixture.config)) {
+      const error = distance(out[`${weight}.grad`]!, fixture.golden.get(`grad_ce/${weight}`)!)
+      expect(error, weight).toBeLessThan(1e-4)
+    }
+  })
+
+  it.each(['importance_sampling', 'ppo', 'cispo'] as const)('has the golden gradient of %s', async (loss) => {
+    const fixture = await loadFixture(name)
+    const weight = 'model.layers.1.mlp.down_proj.weight'
+    const { out } = await runLoss(fixture, loss)
+    expect(distance(out[`${weight}.grad`]!, fixture.golden.get(`grad_${loss}/${weight}`)!)).toBeLessThan(1e-4)
+    const squares = modelWeights(fixture.config).map(({ name: each }) =>
+      out[`${each}.grad`]!.reduce((sum, value) => sum + value * value, 0),
+    )
+    const norm = Math.sqrt(squares.reduce((a, b) => a + b, 0))
+    expect(norm / (fixture.numbers[`${loss}_grad_norm`] as number)).toBeCloseTo(1, 4)
+  })
+
+  it('has the golden log-probs and gradients of a LoRA adapter on a frozen base', async () => {
+    const fixture = await loadFixture(name)
+    const { config, batch, seq, golden } = fixture
+    const stored = (await openSafetensors(`${fixture.path}/lora/adapter_model.safetensors`)).tensors
+    const adapter = new Map<string, Float32Array>()
+    for (const [key, entry] of stored) adapter.set(key, await readTensor(entry))
+    const g = graph()
+    const side = (linear: string, which: 'A' | 'B'): Value => {
+      const key = `base_model.model.${linear}.lora_${which}.weight`
+      return g.named(key) ?? g.parameter(key, 'float32', stored.get(key)!.shape)
+    }
+    const weights: DecoderWeights = {
+      ...frozenWeights(g),
+      lora: ({ name: linear }) => ({ a: side(linear, 'A'), b: side(linear, 'B'), scale: 8 / 4 }),
+    }
+    const model = logprobModel(g, config, weights)
+    const at = scored(fixture)
+    const { gradients } = model.gradients(
+      slopes.ce(g),
+      [...adapter.keys()].map((key) => g.named(key)!),
+    )
+    const outputs = g.outputs({ logprobs: model.logprobs, ...gradients })
+    const feeds = { ...feedsOf(fixture, at), ...Object.fromEntries(adapter) }
+    const options = { weights: weightTensors(runtime, fixture) }
+    const out = await runOnce(runtime, outputs, feeds, { batch, seq, n: at.n }, options)
+    expect(distance(out.logprobs!, at.pick('lora_target_logprobs'))).toBeLessThan(1e-4)
+    expect(adapter.size).toBe(2 * 7 * config.numLayers)
+    for (const key of adapter.keys()) {
+      const wanted = golden.get(`lora_grad_ce/${key.replace('.weight', '.default.weight')}`)!
+      expect(distance(out[`${key}.grad`]!, wanted), key).toBeLessThan(1e-4)
+    }
+  })
+})

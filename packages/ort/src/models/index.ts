@@ -1,0 +1,27 @@
+export { cacheHeadDim, type LayerCache } from './cached-attention.js'
+export {
+  type Architecture,
+  type ModelConfig,
+  readModelConfig,
+  type RopeConfig,
+  SUPPORTED_ARCHITECTURES,
+} from './config.js'
+export { cacheNames, cacheOutputs, decodeStep, type DecodeStep, prefill, type Prefill } from './decode.js'
+export { attentionMask, decoder, decoderInputs, type DecoderInputs, maskName } from './decoder.js'
+export { ModelConfigError, UnsupportedModelError, WeightMismatchError } from './errors.js'
+export { type Head, headInputs, type HeadInputs, logprobHead } from './head.js'
+export type { DecoderWeights, LoraPair, LoraSource, WeightSource } from './layers.js'
+export { headChunksFor, headRanges, logprobModel, type LogprobModel, type LogprobOptions } from './logprobs.js'
+export { ropeFrequencies, ropeRows, ropeTables, type RopeTables } from './rope.js'
+export {
+  checkWeights,
+  headWeightName,
+  LINEAR_NAMES,
+  linearLayers,
+  type LinearName,
+  type LinearSpec,
+  modelWeights,
+  parameterCount,
+  type StoredTensor,
+  type WeightSpec,
+} from './weights.js'
