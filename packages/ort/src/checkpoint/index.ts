@@ -1,0 +1,12 @@
+/** Models, adapters and training states as files: read lazily, written whole or not at all, checked when they are read. */
+export * from './adapter.js'
+export * from './atomic.js'
+export * from './export.js'
+export * from './folder.js'
+export * from './half.js'
+export { checkJson, type JsonObject, type JsonValue } from './json.js'
+export * from './manifest.js'
+export * from './names.js'
+export * from './safetensors-writer.js'
+export * from './safetensors.js'
+export * from './state.js'
