@@ -1,13 +1,14 @@
 import type { Graph, Value } from '../graph/index.js'
 import type { ModelConfig } from './config.js'
 import { type DecoderWeights, Layers } from './layers.js'
+import type { RopeTables } from './rope.js'
 import { EMBEDDING, layerPrefix } from './weights.js'
 
 /** What a decoder graph reads besides its weights. */
 export interface DecoderInputs {
   /** Input `tokens`, int32 [batch, seq]. Rows that are shorter are padded on the right, with any id. */
   readonly tokens: Value
-  /** Inputs `rope_cos` and `rope_sin`, float32 [seq, headDim / 2]: the first seq rows of the tables of `rope.ts`. */
+  /** Inputs `rope_cos` and `rope_sin`, float32 [seq, headDim / 2]: {@link ropeRows} of the tables. */
   readonly cos: Value
   readonly sin: Value
   /** By window: {@link attentionMask} as an input, float32 [seq, seq], called {@link maskName}. */
@@ -125,4 +126,10 @@ class Attention {
     const [batch, seq] = this.inputs.tokens.shape as [string, string]
     return this.g.transpose(this.g.reshape(x, [batch, seq, heads, this.config.headDim]), permutation)
   }
+}
+
+/** The first `seq` rows of a table, as its graph input wants them. A view. */
+export function ropeRows({ cos, sin, positions }: RopeTables, seq: number): { cos: Float32Array; sin: Float32Array } {
+  const half = cos.length / positions
+  return { cos: cos.subarray(0, seq * half), sin: sin.subarray(0, seq * half) }
 }

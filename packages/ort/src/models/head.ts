@@ -159,7 +159,7 @@ interface BackwardParts {
   readonly scale: Value
   /** `scale`, divided by what turns `exponentials` into probabilities, [n, 1]. */
   readonly share: Value
-  exponentials(piece: Piece): Value
+  readonly exponentials: (piece: Piece) => Value
 }
 
 function backward(g: Graph, pieces: readonly Piece[], parts: BackwardParts) {

@@ -7,12 +7,11 @@ export {
   SUPPORTED_ARCHITECTURES,
 } from './config.js'
 export { cacheNames, cacheOutputs, decodeStep, type DecodeStep, prefill, type Prefill } from './decode.js'
-export { attentionMask, decoder, decoderInputs, type DecoderInputs, maskName } from './decoder.js'
+export { attentionMask, decoder, decoderInputs, type DecoderInputs, maskName, ropeRows } from './decoder.js'
 export { ModelConfigError, UnsupportedModelError, WeightMismatchError } from './errors.js'
 export { type Head, headInputs, type HeadInputs, logprobHead } from './head.js'
 export type { DecoderWeights, LoraPair, LoraSource, WeightSource } from './layers.js'
-export { headChunksFor, headRanges, logprobModel, type LogprobModel, type LogprobOptions } from './logprobs.js'
-export { ropeFrequencies, ropeRows, ropeTables, type RopeTables } from './rope.js'
+export { ropeFrequencies, ropeTables, type RopeTables } from './rope.js'
 export {
   checkWeights,
   headWeightName,

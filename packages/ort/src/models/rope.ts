@@ -51,9 +51,3 @@ export function ropeTables(
   }
   return { positions, cos, sin }
 }
-
-/** The first `seq` rows of a table, as its graph input wants them. A view. */
-export function ropeRows({ cos, sin, positions }: RopeTables, seq: number): { cos: Float32Array; sin: Float32Array } {
-  const half = cos.length / positions
-  return { cos: cos.subarray(0, seq * half), sin: sin.subarray(0, seq * half) }
-}

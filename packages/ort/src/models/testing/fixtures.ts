@@ -10,9 +10,9 @@ import {
 import type { DType, Graph, SerialisedModel } from '../../graph/index.js'
 import type { HostArrays, Runtime, SessionOptions, Tensor } from '../../runtime/index.js'
 import { type ModelConfig, readModelConfig } from '../config.js'
-import { attentionMask, maskName } from '../decoder.js'
+import { attentionMask, maskName, ropeRows } from '../decoder.js'
 import type { DecoderWeights } from '../layers.js'
-import { ropeRows, ropeTables } from '../rope.js'
+import { ropeTables } from '../rope.js'
 
 export const FIXTURES = ['qwen2', 'qwen3', 'llama3', 'mistral'] as const
 
