@@ -51,24 +51,18 @@ function simplifiedLayerNorm(site: RuleSite<'SimplifiedLayerNormalization'>) {
   onlyResult(site)
   const { g } = site
   const [x, scale] = [site.input(0), site.input(1)]
-  const size = multiplyDims(...x.shape.slice(site.params.axis))
-  const rows = multiplyDims(...x.shape.slice(0, site.params.axis))
+  const size = x.shape.at(-1)!
+  const rows = multiplyDims(...x.shape.slice(0, -1))
   const gradient = site.grad()
   const r = statistic(site, 1)
   const product = g.reshape(g.mul(gradient, x), [rows, size])
   return [
     () => {
-      const column = g.div(
-        g.reshape(g.expand(scale, x.shape.slice(site.params.axis)), [size, 1]),
-        g.count([size], x.dtype),
-      )
+      const column = g.div(g.reshape(g.expand(scale, [size]), [size, 1]), g.count([size], x.dtype))
       const share = g.reshape(g.matmul(product, column), r.shape)
       return g.sub(g.mul(g.mul(gradient, scale), r), g.mul(x, g.mul(share, g.mul(r, g.mul(r, r)))))
     },
-    () => {
-      const sums = g.matmul(g.reshape(r, [1, rows]), product)
-      return sumTo(g.reshape(sums, x.shape.slice(site.params.axis)), scale.shape)
-    },
+    () => sumTo(g.reshape(g.matmul(g.reshape(r, [1, rows]), product), [size]), scale.shape),
   ]
 }
 

@@ -45,13 +45,9 @@ export abstract class NeuralBuilder extends TensorBuilder {
     const inputs = bias ? [x, scale, bias] : [x, scale]
     return this.one('LayerNormalization', inputs, { axis: this.axis(x, axis), epsilon })
   }
-  /** `x / sqrt(mean(x^2) + epsilon) * scale` over the axes from `axis` on. */
-  rmsNorm(
-    x: Value,
-    scale: Value,
-    { axis = -1, epsilon = 1e-6 }: { readonly axis?: number; readonly epsilon?: number } = {},
-  ): Value {
-    return this.one('SimplifiedLayerNormalization', [x, scale], { axis: this.axis(x, axis), epsilon })
+  /** `x / sqrt(mean(x^2) + epsilon) * scale` over the last axis. */
+  rmsNorm(x: Value, scale: Value, { epsilon = 1e-6 }: { readonly epsilon?: number } = {}): Value {
+    return this.one('SimplifiedLayerNormalization', [x, scale], { axis: this.axis(x, -1), epsilon })
   }
 
   /**

@@ -52,7 +52,10 @@ const layerNormalization: Op<NormParams> = {
   lower: (inputs, params) => ({ inputs, attributes: attributes(params) }),
 }
 
-/** onnxruntime's own; it stands in the ONNX domain. `y = x / sqrt(mean(x^2) + epsilon) * scale`. */
+/**
+ * onnxruntime's own; it stands in the ONNX domain. `y = x / sqrt(mean(x^2) + epsilon) * scale`. Over the last axis only:
+ * for others onnxruntime 1.30 infers a wrong shape of the statistics and then refuses the graph.
+ */
 const simplifiedLayerNormalization: Op<NormParams> = {
   domain: '',
   since: 1,
@@ -64,6 +67,7 @@ const simplifiedLayerNormalization: Op<NormParams> = {
     const shape = statistics(site)
     const x = site.input(0)
     const scale = site.input(1)
+    if (site.params.axis !== x.shape.length - 1) site.fail('only the last axis can be normalised')
     if (x.dtype !== scale.dtype) site.fail('input and scale must have one dtype')
     return [
       { dtype: x.dtype, shape: x.shape },
