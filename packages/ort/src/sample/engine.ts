@@ -161,10 +161,11 @@ export class GenerationEngine {
         )
       }
       if (tokens.length === 1) return new Float32Array(0)
-      const logprobs = await this.#model.score(Int32Array.from(tokens), 1 / temperature, options.signal)
+      const scored = this.#model.score(Int32Array.from(tokens), 1 / temperature, version, options.signal)
+      await scored.catch(() => {})
       options.signal?.throwIfAborted()
       this.#refuseStale(version)
-      return logprobs
+      return scored
     })
   }
 

@@ -32,7 +32,7 @@ export interface StepRows {
 /**
  * What the engine needs of a model: S rows that advance by one token per step, whatever the other rows hold.
  *
- * Calls are made one at a time.
+ * Calls are made one at a time, but for `score`.
  */
 export interface StepModel {
   readonly slots: number
@@ -50,8 +50,8 @@ export interface StepModel {
   load(slot: number, prompt: PrefilledPrompt): void
   /** Feeds `rows.token` at `rows.position`, and draws, all rows in the same way. */
   step(kind: DrawKind): Promise<void>
-  /** Log-probs of tokens 1.. given those before, at 1 / temperature, float32 [T - 1]. */
-  score(tokens: Int32Array, inverseTemperature: number, signal?: AbortSignal): Promise<Float32Array>
+  /** Log-probs of tokens 1.. given those before, at 1 / temperature, float32 [T - 1]. May be called while steps run. */
+  score(tokens: Int32Array, inverseTemperature: number, version: number, signal?: AbortSignal): Promise<Float32Array>
   /** Gives back sessions and cache; the next `prepare` makes them anew. */
   release(): Promise<void>
   dispose(): Promise<void>

@@ -73,7 +73,9 @@ async function session(vocabSize: number, build: (g: Graph, inputs: Record<keyof
   }
   const model = g.outputs({ ...build(g, inputs) } as Record<string, Value>)
   const compiled = await runtime.createSession(model)
-  const tensors = model.inputs.map(({ name, dtype, shape }) => [name, runtime.allocate(dtype, shape as number[])] as const)
+  const tensors = model.inputs.map(
+    ({ name, dtype, shape }) => [name, runtime.allocate(dtype, shape as number[])] as const,
+  )
   const defaults = { uniform: new Float32Array(2 * S), inverseTemperature: new Float32Array(S).fill(1) }
   return async (rows: Rows): Promise<Drawn> => {
     const given: Record<string, HostArray | undefined> = { ...defaults, ...rows }
@@ -90,7 +92,8 @@ const filtered = (vocabSize: number, candidates: number) =>
   session(vocabSize, (g, { logits, ...inputs }) => drawFiltered(g, logits, inputs, candidates))
 
 /** The same row S times. */
-const repeated = (row: ArrayLike<number>) => Float32Array.from({ length: S * row.length }, (_, i) => row[i % row.length]!)
+const repeated = (row: ArrayLike<number>) =>
+  Float32Array.from({ length: S * row.length }, (_, i) => row[i % row.length]!)
 
 /** How often each token was drawn, over `runs` runs of S rows that differ only in their uniform numbers. */
 async function countDraws(draw: (rows: Rows) => Promise<Drawn>, rows: Rows, vocabSize: number, runs: number) {
@@ -141,7 +144,11 @@ describe('drawPlain', () => {
     const logits = normals(1, S * vocabSize).map((x) => 4 * x)
     const inverseTemperature = Float32Array.from({ length: S }, (_, s) => 0.4 + 0.3 * s)
     const draw = await plain(vocabSize)
-    const { token, logprob } = await draw({ logits, inverseTemperature, uniform: normals(2, 2 * S).map((x) => Math.abs(x) % 1) })
+    const { token, logprob } = await draw({
+      logits,
+      inverseTemperature,
+      uniform: normals(2, 2 * S).map((x) => Math.abs(x) % 1),
+    })
     for (let s = 0; s < S; s++) {
       const exact = softmax(logits.subarray(s * vocabSize, (s + 1) * vocabSize), inverseTemperature[s]!)
       expect(Math.abs(logprob[s]! - Math.log(exact[token[s]!]!))).toBeLessThan(1e-5)
@@ -252,7 +259,9 @@ describe('drawFiltered', () => {
   })
 
   it('keeps the whole mass of a flat distribution within 1', async () => {
-    const { keptMass } = await (await filtered(1000, 999))({
+    const { keptMass } = await (
+      await filtered(1000, 999)
+    )({
       logits: new Float32Array(S * 1000),
       topK: new Int32Array(S).fill(999),
       topP: new Float32Array(S).fill(1),

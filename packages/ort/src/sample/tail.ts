@@ -35,7 +35,11 @@ function pad(g: Graph, rows: Value, length: number, value: number): Value {
 function chosenBlocks(g: Graph, rows: Value, block: Value, length: number): Value {
   const [slots, width] = rows.shape as readonly number[] as [number, number]
   const blocks = width / length
-  const starts = g.constant(Int32Array.from({ length: slots }, (_, slot) => slot * blocks), 'int32', [slots, 1])
+  const starts = g.constant(
+    Int32Array.from({ length: slots }, (_, slot) => slot * blocks),
+    'int32',
+    [slots, 1],
+  )
   return g.gather(g.reshape(rows, [slots * blocks, length]), column(g, g.add(block, starts)))
 }
 

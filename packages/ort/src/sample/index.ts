@@ -1,0 +1,5 @@
+export { createEngine, type CreateEngineOptions } from './create.js'
+export { GenerationEngine, SamplingError, type EngineCounts, type EngineOptions } from './engine.js'
+export type { SamplerAdapter, SamplerWeights } from './graphs.js'
+export type { Packing } from './sessions.js'
+export type { Decode } from './stop.js'

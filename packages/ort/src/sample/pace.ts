@@ -1,0 +1,28 @@
+import type { BoundRun } from '../runtime/index.js'
+
+/** Runs shorter than it are made on the calling thread: a change of threads would cost as much. Milliseconds. */
+const SHORT = 1
+/** Longest time without a turn for timers and sockets. Milliseconds. */
+const TURN = 8
+
+/** Runs of a loop: short ones on this thread with a turn of the event loop now and then, long ones on another thread. */
+export class Pace {
+  #usual = Infinity
+  #turn = 0
+
+  async run(bound: BoundRun): Promise<void> {
+    const start = performance.now()
+    if (this.#usual < SHORT) {
+      if (start - this.#turn > TURN) {
+        await new Promise(setImmediate)
+        this.#turn = performance.now()
+      }
+      bound.runSync()
+    } else {
+      await bound.run()
+      this.#turn = performance.now()
+    }
+    const took = performance.now() - start
+    this.#usual = Number.isFinite(this.#usual) ? 0.8 * this.#usual + 0.2 * took : took
+  }
+}
