@@ -1,0 +1,209 @@
+import { InvalidInputError, type CallOptions, type TrainingClient } from '@selfplay/engine'
+import { openAdapterFolder, openModelFolder, type ModelFolder } from './checkpoint/index.js'
+import { resolveModel } from './hub/index.js'
+import { readModelConfig, type ModelConfig } from './models/config.js'
+import { checkWeights, modelWeights } from './models/weights.js'
+import { createRuntime } from './runtime/index.js'
+import type { Runtime } from './runtime/types.js'
+import { OrtTrainingClient } from './train/client.js'
+import { checkLora, initialLora, loraWeights, type LoraOptions } from './train/lora.js'
+import { ModelCore } from './train/model-core.js'
+import type { Parameter } from './train/parameters.js'
+
+/** What a policy's text is made with; carried along for whoever trains it. */
+export interface TokenDecoder {
+  decode(ids: readonly number[]): string
+}
+
+export interface LoadOptions<T extends TokenDecoder = TokenDecoder> extends CallOptions {
+  /** Branch, tag or commit of a hub model. */
+  readonly revision?: string
+  /** Train all weights (default), or a low-rank adapter on frozen ones; missing fields take `LORA_DEFAULTS`. */
+  readonly training?: 'full' | Partial<LoraOptions>
+  /** A PEFT folder whose adapter is trained on; rank, alpha and targets are its own. */
+  readonly adapter?: string
+  /** Seeds the adapter's start and the samplers. Default 0. */
+  readonly seed?: number
+  /** Threads of onnxruntime. Default: all cores that the system offers. */
+  readonly threads?: number
+  /** Longest sequence in tokens. Default: the model's own limit, at most 8192. */
+  readonly contextLength?: number
+  /** Bytes of activations that one micro-batch may take. Default 1.5 GiB. */
+  readonly activationBytes?: number
+  /** Rows that are sampled side by side. Default 16. */
+  readonly slots?: number
+  /** Needed for stop strings; kept as the client's `tokenizer`. */
+  readonly tokenizer?: T
+  /** The runtime to use; by default each load makes its own. */
+  readonly runtime?: Runtime
+}
+
+/** How several agents share a model. */
+export type AgentMode =
+  /** Each has weights of its own. */
+  | 'separate'
+  /** Each has an adapter; the frozen base is there once. */
+  | 'adapters'
+  /** All are one and the same client. */
+  | 'shared'
+
+export interface LoadAgentsOptions<T extends TokenDecoder = TokenDecoder> extends Omit<LoadOptions<T>, 'training'> {
+  /** Default `separate`. */
+  readonly mode?: AgentMode
+  /** Of `adapters` (and of `shared`, where it makes the one client an adapter). */
+  readonly lora?: Partial<LoraOptions>
+}
+
+/** A training client that knows its tokenizer. */
+export type Agent<T extends TokenDecoder = TokenDecoder> = TrainingClient & { readonly tokenizer: T | undefined }
+
+const DEFAULT_ACTIVATION_BYTES = 1.5 * 2 ** 30
+const MAX_DEFAULT_CONTEXT = 8192
+
+/**
+ * Loads a model to train.
+ *
+ * @param source a local folder in Hugging Face layout, or a hub name (`org/name`).
+ * @throws CheckpointError, UnsupportedModelError, WeightMismatchError, InvalidInputError: see the messages.
+ */
+export async function loadTrainingClient<T extends TokenDecoder>(
+  source: string,
+  options: LoadOptions<T> = {},
+): Promise<Agent<T>> {
+  const { core, adapter } = await openCore(source, options)
+  return newClient(core, source, options, adapter)
+}
+
+/**
+ * Loads n agents that start from one model. Agents of one model share compiled graphs; `adapters` also share the frozen base.
+ * With `separate` and `adapters`, weights are byte-identical at the start.
+ */
+export async function loadAgents<T extends TokenDecoder>(
+  source: string,
+  count: number,
+  options: LoadAgentsOptions<T> = {},
+): Promise<Agent<T>[]> {
+  const { mode = 'separate', lora, ...rest } = options
+  if (!Number.isSafeInteger(count) || count < 1) {
+    throw new InvalidInputError(`loadAgents needs a whole number of agents >= 1, got ${count}`, { got: count })
+  }
+  if (!['separate', 'adapters', 'shared'].includes(mode)) {
+    throw new InvalidInputError(`mode must be separate, adapters or shared, got ${String(mode)}`, { got: mode })
+  }
+  if (mode === 'separate' && lora) {
+    throw new InvalidInputError(`lora is of mode "adapters" or "shared"; with "separate" all weights are trained`)
+  }
+  const adapted = mode === 'adapters' || lora !== undefined || rest.adapter !== undefined
+  const load: LoadOptions<T> = { ...rest, training: adapted ? (lora ?? {}) : 'full' }
+  const { core, adapter } = await openCore(source, load)
+  if (mode === 'shared') {
+    const client = await newClient(core, source, load, adapter)
+    return Array.from({ length: count }, () => client)
+  }
+  const agents: Agent<T>[] = []
+  for (let agent = 0; agent < count; agent++) agents.push(await newClient(core, source, load, adapter))
+  return agents
+}
+
+interface StartAdapter {
+  read(name: string, options: { readonly into: Float32Array }): Promise<Float32Array>
+}
+
+async function openCore(source: string, options: LoadOptions): Promise<{ core: ModelCore; adapter?: StartAdapter }> {
+  const { signal, revision } = options
+  const path = await resolveModel(source, { ...(signal && { signal }), ...(revision !== undefined && { revision }) })
+  const folder = await openModelFolder(path, signal ? { signal } : {})
+  const config = readModelConfig(folder.config, folder.generationConfig)
+  checkWeights(config, folder.tensors)
+  const adapter = options.adapter === undefined ? undefined : await openStart(options.adapter, config, options)
+  const training = adapter?.lora ?? trainingOf(options)
+  const contextLength = contextOf(config, options.contextLength)
+  const runtime =
+    options.runtime ?? (await createRuntime(options.threads === undefined ? {} : { threads: options.threads }))
+  const core = await ModelCore.create({ runtime, folder, config, training, contextLength }, signal)
+  return { core, ...(adapter && { adapter }) }
+}
+
+function trainingOf({ training = 'full' }: LoadOptions): 'full' | LoraOptions {
+  return training === 'full' ? 'full' : checkLora(training)
+}
+
+function contextOf(config: ModelConfig, asked: number | undefined): number {
+  if (asked === undefined) return Math.min(config.maxPositions, MAX_DEFAULT_CONTEXT)
+  if (Number.isSafeInteger(asked) && asked >= 2 && asked <= config.maxPositions) return asked
+  throw new InvalidInputError(
+    `contextLength must be a whole number from 2 to ${config.maxPositions}, the model's own limit; got ${asked}`,
+    { got: asked, maxPositions: config.maxPositions },
+  )
+}
+
+async function openStart(path: string, config: ModelConfig, { training, signal }: LoadOptions) {
+  if (training !== undefined && training !== 'full' && Object.keys(training).length > 0) {
+    throw new InvalidInputError(`rank, alpha and targets come from the adapter at ${path}: leave them out`)
+  }
+  const folder = await openAdapterFolder(path, signal ? { signal } : {})
+  const targets = [...new Set([...folder.pairs.keys()].map((name) => name.split('.').at(-1)!))]
+  const lora = checkLora({ rank: folder.rank, alpha: folder.scaling * folder.rank, targets })
+  const read: StartAdapter['read'] = (name, options) => folder.read(`base_model.model.${name}`, options)
+  for (const { name, shape } of loraWeights(config, lora)) {
+    const entry = folder.tensors.get(`base_model.model.${name}`)
+    if (entry?.shape.join() !== shape.join()) {
+      throw new InvalidInputError(
+        `the adapter at ${path} does not fit the model: ${name} should be [${shape.join(', ')}], it is ${entry ? `[${entry.shape.join(', ')}]` : 'missing'}`,
+        { path, tensor: name, expected: shape, got: entry?.shape },
+      )
+    }
+  }
+  return { lora, read }
+}
+
+async function newClient<T extends TokenDecoder>(
+  core: ModelCore,
+  source: string,
+  options: LoadOptions<T>,
+  adapter: StartAdapter | undefined,
+): Promise<Agent<T>> {
+  const { seed = 0, signal, tokenizer } = options
+  const parameters =
+    core.training === 'full'
+      ? await readParameters(core, core.folder, signal)
+      : await adapterParameters(core, core.training, seed, adapter)
+  const client = new OrtTrainingClient(core, parameters, {
+    source,
+    activationBytes: options.activationBytes ?? DEFAULT_ACTIVATION_BYTES,
+    sampler: {
+      slots: options.slots ?? 16,
+      seed,
+      ...(tokenizer && { decode: (ids: readonly number[]) => tokenizer.decode(ids) }),
+    },
+  })
+  return Object.assign(client, { tokenizer })
+}
+
+async function readParameters(core: ModelCore, folder: ModelFolder, signal?: AbortSignal): Promise<Parameter[]> {
+  const parameters: Parameter[] = []
+  for (const { name, shape } of modelWeights(core.config)) {
+    const weight = core.runtime.allocate('float32', shape)
+    const read = (into: Float32Array) => folder.read(name, { into, ...(signal && { signal }) })
+    if (weight.data) await read(weight.data)
+    else await weight.write(await read(new Float32Array(weight.size)))
+    parameters.push({ name, shape, weight })
+  }
+  return parameters
+}
+
+async function adapterParameters(
+  core: ModelCore,
+  lora: LoraOptions,
+  seed: number,
+  adapter: StartAdapter | undefined,
+): Promise<Parameter[]> {
+  const parameters: Parameter[] = []
+  for (const [index, { name, shape }] of loraWeights(core.config, lora).entries()) {
+    const weight = core.runtime.allocate('float32', shape)
+    const into = new Float32Array(weight.size)
+    await weight.write(adapter ? await adapter.read(name, { into }) : initialLora(name, shape, seed, index))
+    parameters.push({ name, shape, weight })
+  }
+  return parameters
+}

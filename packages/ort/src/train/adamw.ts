@@ -1,0 +1,162 @@
+import { NonFiniteError, type OptimStepOptions } from '@selfplay/engine'
+import { graph } from '../graph/index.js'
+import type { Runtime, Session, Tensor } from '../runtime/types.js'
+import { disposeAll, elements, type Companions, type Parameter } from './parameters.js'
+
+/** Numbers updated per run: the temporaries of a run stay in the processor's cache. */
+const CHUNK = 1 << 18
+
+/** AdamW defaults: those of the contract. */
+export const ADAMW_DEFAULTS = { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 1 } as const
+
+/** The scalars of one step, in the order in which the graph declares them. */
+const SCALARS = ['gradScale', 'beta1', 'oneMinusBeta2', 'beta2', 'stepSize', 'secondScale', 'epsilon', 'decay'] as const
+type Scalars = Record<(typeof SCALARS)[number], number>
+
+/**
+ * Elementwise arithmetic on whole parameter sets, run by onnxruntime in place: sums, norms, and AdamW (Loshchilov & Hutter
+ * 2019, algorithm 2, with bias correction as in Kingma & Ba 2015).
+ */
+export class ParameterMath {
+  readonly #runtime: Runtime
+  readonly #adam: Session
+  readonly #add: Session
+  readonly #squares: Session
+
+  private constructor(runtime: Runtime, [adam, add, squares]: readonly [Session, Session, Session]) {
+    this.#runtime = runtime
+    this.#adam = adam
+    this.#add = add
+    this.#squares = squares
+  }
+
+  static async create(runtime: Runtime): Promise<ParameterMath> {
+    const models = [adamGraph(), addGraph(), squaresGraph()]
+    const [adam, add, squares] = await Promise.all(models.map((model) => runtime.createSession(model)))
+    return new ParameterMath(runtime, [adam!, add!, squares!])
+  }
+
+  /** `into += from`, tensor by tensor. */
+  async add(into: Companions, from: Companions): Promise<void> {
+    for (const [name, tensor] of into) {
+      for (const [a, b] of this.#chunks(tensor, from.get(name)!)) await this.#add.run({ a: a!, b: b! }, { sum: a! })
+    }
+  }
+
+  /** L2 norm of everything together; the squares of a chunk are summed in float32, the chunks in float64. */
+  async norm(tensors: Companions): Promise<number> {
+    const out = this.#runtime.allocate('float32', [1])
+    let total = 0
+    for (const tensor of tensors.values()) {
+      for (const [x] of this.#chunks(tensor)) {
+        await this.#squares.run({ x: x! }, { sum: out })
+        const sum = out.data![0]!
+        total += Number.isFinite(sum) ? sum : exactSquares(await x!.read())
+      }
+    }
+    out.dispose()
+    return Math.sqrt(total)
+  }
+
+  /**
+   * One AdamW step in place: weights, both moments.
+   *
+   * @param t number of this step, from 1.
+   * @returns the gradient's norm before clipping.
+   * @throws NonFiniteError when that norm is NaN or infinite; nothing is changed then.
+   */
+  async step(
+    parameters: readonly Parameter[],
+    state: { readonly gradients: Companions; readonly m: Companions; readonly v: Companions },
+    t: number,
+    options: OptimStepOptions,
+  ): Promise<number> {
+    const gradNorm = await this.norm(state.gradients)
+    if (!Number.isFinite(gradNorm)) {
+      throw new NonFiniteError(`the gradient's norm is ${gradNorm} at optimiser step ${t}: weights are unchanged`, {
+        step: t,
+        parameter: await firstNonFinite(state.gradients),
+      })
+    }
+    const scalars = this.#scalars(adamScalars(gradNorm, t, options))
+    for (const { name, weight } of parameters) {
+      const sets = this.#chunks(weight, state.gradients.get(name)!, state.m.get(name)!, state.v.get(name)!)
+      for (const [p, g, m, v] of sets) {
+        await this.#adam.run({ p: p!, g: g!, m: m!, v: v!, ...scalars }, { p_next: p!, m_next: m!, v_next: v! })
+      }
+    }
+    disposeAll(Object.values(scalars))
+    return gradNorm
+  }
+
+  /** Flat views of equal parts of the tensors, chunk by chunk. */
+  *#chunks(...tensors: readonly Tensor<'float32'>[]): Generator<Tensor<'float32'>[]> {
+    const { size } = tensors[0]!
+    for (let at = 0; at < size; at += CHUNK) {
+      const length = Math.min(CHUNK, size - at)
+      const views = tensors.map((tensor) => this.#runtime.view(tensor, at, [length]))
+      yield views
+      disposeAll(views)
+    }
+  }
+
+  #scalars(values: Scalars): Record<string, Tensor> {
+    return Object.fromEntries(
+      SCALARS.map((name) => [name, this.#runtime.tensor('float32', Float32Array.of(values[name]), [1])]),
+    )
+  }
+
+  async dispose(): Promise<void> {
+    await Promise.all([this.#adam, this.#add, this.#squares].map((session) => session.dispose()))
+  }
+}
+
+function adamScalars(gradNorm: number, t: number, options: OptimStepOptions): Scalars {
+  const { learningRate, beta1, beta2, epsilon, weightDecay, maxGradNorm } = { ...ADAMW_DEFAULTS, ...options }
+  return {
+    gradScale: maxGradNorm !== null && gradNorm > maxGradNorm ? maxGradNorm / gradNorm : 1,
+    beta1,
+    beta2,
+    oneMinusBeta2: 1 - beta2,
+    stepSize: learningRate / (1 - beta1 ** t),
+    secondScale: 1 / Math.sqrt(1 - beta2 ** t),
+    epsilon,
+    decay: 1 - learningRate * weightDecay,
+  }
+}
+
+function adamGraph() {
+  const g = graph()
+  const [p, gradient, m, v] = ['p', 'g', 'm', 'v'].map((name) => g.input(name, 'float32', ['n']))
+  const s = Object.fromEntries(SCALARS.map((name) => [name, g.input(name, 'float32', [1])]))
+  const clipped = g.mul(gradient!, s.gradScale!)
+  // m + (1 - beta1) (g - m), written so that m is read once: it is overwritten in place.
+  const mNext = g.add(g.mul(g.sub(m!, clipped), s.beta1!), clipped)
+  const vNext = g.add(g.mul(v!, s.beta2!), g.mul(g.mul(clipped, clipped), s.oneMinusBeta2!))
+  const denominator = g.add(g.mul(g.sqrt(vNext), s.secondScale!), s.epsilon!)
+  const update = g.mul(g.div(mNext, denominator), s.stepSize!)
+  return g.outputs({ p_next: g.sub(g.mul(p!, s.decay!), update), m_next: mNext, v_next: vNext })
+}
+
+function addGraph() {
+  const g = graph()
+  return g.outputs({ sum: g.add(g.input('a', 'float32', ['n']), g.input('b', 'float32', ['n'])) })
+}
+
+function squaresGraph() {
+  const g = graph()
+  const x = g.input('x', 'float32', ['n'])
+  return g.outputs({ sum: g.reduceSum(g.mul(x, x), { axes: [0], keepDims: true }) })
+}
+
+/** For chunks whose float32 sum overflowed. */
+function exactSquares(values: Float32Array): number {
+  return values.reduce((sum, x) => sum + x * x, 0)
+}
+
+async function firstNonFinite(tensors: Companions): Promise<string | undefined> {
+  for (const [name, tensor] of tensors) {
+    if ((await tensor.read()).some((x) => !Number.isFinite(x))) return name
+  }
+  return undefined
+}

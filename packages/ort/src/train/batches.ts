@@ -1,0 +1,111 @@
+import type { Datum } from '@selfplay/engine'
+
+/** Some sequences of a call, right-padded to one length, with the positions that are trained picked out. */
+export interface MicroBatch {
+  /** Index in the call's data of each row. */
+  readonly datums: readonly number[]
+  /** Padded length (seq). */
+  readonly length: number
+  /** Input ids, [batch, seq], padded with 0. Padding comes after the end, where causal attention never looks. */
+  readonly tokens: Int32Array
+  /** The n trained positions as indices into [batch * seq], row by row. */
+  readonly positions: Int32Array
+  /** Row of each trained position, [n]. */
+  readonly rowOf: Int32Array
+  /** [n] each. */
+  readonly targets: Int32Array
+  readonly inverseTemperature: Float32Array
+  readonly weights: Float32Array
+  readonly advantages: Float32Array
+  readonly samplerLogprobs: Float32Array
+}
+
+export interface BatchLimits {
+  /** Most padded tokens (batch x seq) of one micro-batch; a longer single sequence still goes alone. */
+  readonly maxTokens: number
+}
+
+/** A new micro-batch begins when the next sequence is shorter than this share of the current one's length ... */
+const MIN_FILL = 0.7
+/** ... and the current one already has this many tokens, so that padding saved outweighs another run. */
+const MIN_TOKENS = 1024
+
+interface Sequence {
+  readonly datum: number
+  /** Trained positions, ascending. */
+  readonly trained: number[]
+  /** One past the last trained position: nothing after it can influence the loss. */
+  readonly length: number
+}
+
+/**
+ * Cuts a call into micro-batches of similar lengths, longest first. Sequences without a trained position are left out,
+ * and so is whatever follows the last trained position. The cut depends on nothing but the data.
+ */
+export function microBatches(data: readonly Datum[], limits: BatchLimits): MicroBatch[] {
+  const sequences = data
+    .map((datum, index) => sequenceOf(datum, index))
+    .filter(({ length }) => length > 0)
+    .sort((a, b) => b.length - a.length || a.datum - b.datum)
+  const batches: MicroBatch[] = []
+  let rows: Sequence[] = []
+  for (const sequence of sequences) {
+    const length = rows[0]?.length ?? 0
+    const full = (rows.length + 1) * length > limits.maxTokens
+    const uneven = sequence.length < MIN_FILL * length && rows.length * length >= MIN_TOKENS
+    if (rows.length > 0 && (full || uneven)) {
+      batches.push(pack(data, rows))
+      rows = []
+    }
+    rows.push(sequence)
+  }
+  if (rows.length > 0) batches.push(pack(data, rows))
+  return batches
+}
+
+function sequenceOf(datum: Datum, index: number): Sequence {
+  const trained: number[] = []
+  for (let t = 0; t < datum.tokens.length; t++) if (!datum.weights || datum.weights[t] !== 0) trained.push(t)
+  return { datum: index, trained, length: (trained.at(-1) ?? -1) + 1 }
+}
+
+function pack(data: readonly Datum[], rows: readonly Sequence[]): MicroBatch {
+  const length = rows[0]!.length
+  const n = rows.reduce((sum, { trained }) => sum + trained.length, 0)
+  const batch = {
+    datums: rows.map(({ datum }) => datum),
+    length,
+    tokens: new Int32Array(rows.length * length),
+    positions: new Int32Array(n),
+    rowOf: new Int32Array(n),
+    targets: new Int32Array(n),
+    inverseTemperature: new Float32Array(n),
+    weights: new Float32Array(n).fill(1),
+    advantages: new Float32Array(n),
+    samplerLogprobs: new Float32Array(n),
+  }
+  let i = 0
+  rows.forEach((row, b) => {
+    const datum = data[row.datum]!
+    batch.tokens.set(datum.tokens.subarray(0, row.length), b * length)
+    for (const t of row.trained) {
+      batch.positions[i] = b * length + t
+      batch.rowOf[i] = b
+      batch.targets[i] = datum.targets[t]!
+      batch.inverseTemperature[i] = 1 / (datum.temperature ?? 1)
+      if (datum.weights) batch.weights[i] = datum.weights[t]!
+      if (datum.advantages) batch.advantages[i] = datum.advantages[t]!
+      if (datum.samplerLogprobs) batch.samplerLogprobs[i] = datum.samplerLogprobs[t]!
+      i++
+    }
+  })
+  return batch
+}
+
+/** Spreads values of trained positions [n] over one array per datum, [T]; other positions keep their 0. */
+export function scatter(batch: MicroBatch, values: ArrayLike<number>, into: readonly Float32Array[]): void {
+  for (let i = 0; i < batch.positions.length; i++) {
+    const row = batch.rowOf[i]!
+    into[batch.datums[row]!]![batch.positions[i]! - row * batch.length] = values[i]!
+  }
+}

@@ -1,0 +1,14 @@
+import { fileURLToPath } from 'node:url'
+import { describeTrainingCore } from '@selfplay/engine/testing'
+import { loadTrainingClient } from '../load.js'
+
+const qwen2 = fileURLToPath(new URL('../../../../fixtures/models/qwen2', import.meta.url))
+
+describeTrainingCore('full fine-tuning on onnxruntime', {
+  makeClient: () => loadTrainingClient(qwen2, { threads: 1, slots: 4, contextLength: 64 }),
+})
+
+describeTrainingCore('a low-rank adapter on onnxruntime', {
+  makeClient: () =>
+    loadTrainingClient(qwen2, { threads: 1, slots: 4, contextLength: 64, training: { rank: 4, alpha: 8 }, seed: 3 }),
+})

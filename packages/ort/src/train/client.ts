@@ -1,0 +1,323 @@
+import {
+  CheckpointError,
+  checkDatums,
+  DisposedError,
+  InvalidInputError,
+  NonFiniteError,
+  optimStepSchema,
+  type CallOptions,
+  type Datum,
+  type ExportOptions,
+  type ForwardResult,
+  type Loss,
+  type ModelInfo,
+  type OptimStepOptions,
+  type OptimStepResult,
+  type SamplingClient,
+  type TrainingClient,
+} from '@selfplay/engine'
+import { openTrainingState, saveTrainingState, type StatePart } from '../checkpoint/index.js'
+import { modelWeights } from '../models/weights.js'
+import type { Tensor } from '../runtime/types.js'
+import { exportAdapter, exportWhole } from './export.js'
+import { checkLossInputs, type GraphLoss } from './losses.js'
+import type { ModelCore } from './model-core.js'
+import { companions, disposeAll, elements, parameterCount, type Companions, type Parameter } from './parameters.js'
+import { runPasses, type PassResult } from './passes.js'
+import { PolicySampler, type SamplerOptions } from './policy-sampler.js'
+
+export interface ClientOptions {
+  /** As the user named the model. */
+  readonly source: string
+  /** Bytes of activations that one micro-batch may take. */
+  readonly activationBytes: number
+  readonly sampler: SamplerOptions
+}
+
+/** Trains one policy on onnxruntime: all weights of a model, or an adapter on a shared frozen base. */
+export class OrtTrainingClient implements TrainingClient {
+  readonly info: ModelInfo
+  readonly #core: ModelCore
+  readonly #parameters: readonly Parameter[]
+  readonly #options: ClientOptions
+  #sampler: PolicySampler
+  #gradients: Companions | undefined
+  #moments: { readonly m: Companions; readonly v: Companions } | undefined
+  #step = 0
+  #disposed = false
+  #last: Promise<unknown> = Promise.resolve()
+
+  /** @param parameters their weights now belong to the client. */
+  constructor(core: ModelCore, parameters: readonly Parameter[], options: ClientOptions) {
+    core.retain()
+    this.#core = core
+    this.#parameters = parameters
+    this.#options = options
+    this.#sampler = this.#newSampler()
+    this.info = describe(core, parameters, options.source)
+  }
+
+  get step(): number {
+    return this.#step
+  }
+
+  forward(data: readonly Datum[], loss: Loss, options: CallOptions = {}): Promise<ForwardResult> {
+    return this.#inTurn(options, async () => {
+      this.#check(data, loss)
+      const graphLoss: GraphLoss = loss.name === 'custom' ? { name: 'cross_entropy' } : loss
+      const pass = await this.#run(data, graphLoss, false, options)
+      if (loss.name !== 'custom') return resultOf(pass)
+      const custom = checkCustom(loss.compute(pass.logprobs), data)
+      return { loss: custom.loss, logprobs: pass.logprobs, metrics: { ...pass.metrics, ...custom.metrics } }
+    })
+  }
+
+  forwardBackward(data: readonly Datum[], loss: Loss, options: CallOptions = {}): Promise<ForwardResult> {
+    return this.#inTurn(options, async () => {
+      this.#check(data, loss)
+      if (loss.name === 'custom') return this.#customBackward(data, loss.compute, options)
+      const pass = await this.#run(data, loss, true, options)
+      await this.#accumulate(pass.gradients)
+      return resultOf(pass)
+    })
+  }
+
+  /** The derivative of a user's loss becomes the weights of a cross-entropy: d(-w logp) = -w. */
+  async #customBackward(
+    data: readonly Datum[],
+    compute: Extract<Loss, { name: 'custom' }>['compute'],
+    options: CallOptions,
+  ): Promise<ForwardResult> {
+    const forward = await this.#run(data, { name: 'cross_entropy' }, false, options)
+    const custom = checkCustom(compute(forward.logprobs), data)
+    const weighted = data.map((datum, d) => ({
+      tokens: datum.tokens,
+      targets: datum.targets,
+      weights: custom.gradient[d]!.map((slope, t) => (datum.weights?.[t] === 0 ? 0 : -slope)),
+      temperature: datum.temperature ?? 1,
+    }))
+    const pass = await this.#run(weighted, { name: 'cross_entropy' }, true, options)
+    await this.#accumulate(pass.gradients)
+    return { loss: custom.loss, logprobs: forward.logprobs, metrics: { ...forward.metrics, ...custom.metrics } }
+  }
+
+  optimStep(options: OptimStepOptions, call: CallOptions = {}): Promise<OptimStepResult> {
+    return this.#inTurn(call, async () => {
+      const parsed = optimStepSchema.safeParse(options)
+      if (!parsed.success)
+        throw new InvalidInputError(`optimStep: ${parsed.error.issues.map(describeIssue).join('; ')}`)
+      const gradients = this.#gradients
+      if (!gradients) return { gradNorm: 0, skipped: true }
+      this.#moments ??= this.#newMoments()
+      try {
+        const state = { gradients, ...this.#moments }
+        const gradNorm = await this.#core.math.step(this.#parameters, state, this.#step + 1, options)
+        this.#step++
+        return { gradNorm, skipped: false }
+      } finally {
+        this.#gradients = undefined
+        this.#core.giveGradients(gradients)
+      }
+    })
+  }
+
+  sampler(): Promise<SamplingClient> {
+    return this.#inTurn({}, async () => this.#sampler.live())
+  }
+
+  snapshot(options: CallOptions = {}): Promise<SamplingClient> {
+    return this.#inTurn(options, async () => this.#sampler.frozen(this.#step))
+  }
+
+  saveState(directory: string, options: CallOptions = {}): Promise<void> {
+    return this.#inTurn(options, async () => {
+      const read = async (part: StatePart, name: string): Promise<Float32Array> => {
+        const parameter = this.#parameters.find((one) => one.name === name)!
+        const moments = part === 'adam_m' ? this.#moments?.m : this.#moments?.v
+        const tensor = part === 'weight' ? parameter.weight : moments?.get(name)
+        return tensor ? tensor.read() : new Float32Array(elements(parameter.shape))
+      }
+      const state = { step: this.#step, identity: this.#identity(), parameters: this.#parameters, read }
+      await saveTrainingState(directory, state, options)
+    })
+  }
+
+  loadState(directory: string, options: CallOptions = {}): Promise<void> {
+    return this.#inTurn(options, async () => {
+      const state = await openTrainingState(directory, options)
+      const [want, got] = [this.#identity(), state.identity].map((identity) => JSON.stringify(identity))
+      if (want !== got) {
+        throw new CheckpointError(`${directory}: expected the state of ${want}, got that of ${got}`, {
+          path: directory,
+        })
+      }
+      state.expect(this.#parameters)
+      const loaded = this.#newMoments()
+      const weights = companions(this.#core.runtime, this.#parameters)
+      try {
+        for (const [part, tensors] of [
+          ['weight', weights],
+          ['adam_m', loaded.m],
+          ['adam_v', loaded.v],
+        ] as const) {
+          for (const [name, tensor] of tensors)
+            await fill(tensor, (into) => state.read(part, name, { ...options, into }))
+        }
+      } catch (error) {
+        for (const tensors of [weights, loaded.m, loaded.v]) disposeAll(tensors.values())
+        throw error
+      }
+      for (const { name, weight } of this.#parameters) await weight.write(await weights.get(name)!.read())
+      disposeAll(weights.values())
+      await this.#adopt(loaded, state.step)
+    })
+  }
+
+  async #adopt(moments: { m: Companions; v: Companions }, step: number): Promise<void> {
+    this.#disposeMoments()
+    this.#moments = moments
+    this.#dropGradients()
+    this.#step = step
+    const before = this.#sampler
+    this.#sampler = this.#newSampler()
+    await before.dispose()
+  }
+
+  exportModel(directory: string, options: CallOptions & ExportOptions = {}): Promise<void> {
+    return this.#inTurn(options, async () => {
+      if (options.format === 'adapter') {
+        await exportAdapter(directory, this.#core, this.#parameters, this.#options.source, options)
+      } else {
+        await exportWhole(directory, this.#core, this.#parameters, options)
+      }
+    })
+  }
+
+  async dispose(): Promise<void> {
+    if (this.#disposed) return
+    this.#disposed = true
+    await this.#last.catch(() => undefined)
+    await this.#sampler.dispose()
+    this.#dropGradients()
+    this.#disposeMoments()
+    disposeAll(this.#parameters.map(({ weight }) => weight))
+    await this.#core.release()
+  }
+
+  /** Runs calls one after another, in call order. */
+  #inTurn<T>({ signal }: CallOptions, call: () => Promise<T>): Promise<T> {
+    const turn = this.#last
+      .catch(() => undefined)
+      .then(() => {
+        if (this.#disposed) throw new DisposedError('this training client was disposed: load a new one')
+        signal?.throwIfAborted()
+        return call()
+      })
+    this.#last = turn
+    return turn
+  }
+
+  #check(data: readonly Datum[], loss: Loss): void {
+    const { vocabSize } = this.#core.config
+    checkDatums(data, { vocabSize, contextLength: this.#core.contextLength })
+    checkLossInputs(data, loss)
+  }
+
+  #run(data: readonly Datum[], loss: GraphLoss, gradients: boolean, { signal }: CallOptions): Promise<PassResult> {
+    const { activationBytes } = this.#options
+    return runPasses(this.#core, this.#parameters, data, loss, {
+      gradients,
+      activationBytes,
+      ...(signal && { signal }),
+    })
+  }
+
+  async #accumulate(gradients: Companions | undefined): Promise<void> {
+    if (!gradients) return
+    if (!this.#gradients) {
+      this.#gradients = gradients
+      return
+    }
+    await this.#core.math.add(this.#gradients, gradients)
+    this.#core.giveGradients(gradients)
+  }
+
+  #newMoments() {
+    const { runtime } = this.#core
+    return { m: companions(runtime, this.#parameters), v: companions(runtime, this.#parameters) }
+  }
+
+  #newSampler(): PolicySampler {
+    return new PolicySampler(this.#core, this.#parameters, () => this.#step, this.#options.sampler)
+  }
+
+  #dropGradients(): void {
+    if (this.#gradients) this.#core.giveGradients(this.#gradients)
+    this.#gradients = undefined
+  }
+
+  #disposeMoments(): void {
+    if (this.#moments) for (const tensors of Object.values(this.#moments)) disposeAll(tensors.values())
+    this.#moments = undefined
+  }
+
+  #identity() {
+    const { architecture, vocabSize, hiddenSize, numLayers } = this.#core.config
+    const { training } = this.#core
+    const adapter = training === 'full' ? 'full' : `lora rank ${training.rank} alpha ${training.alpha}`
+    return { architecture, vocabSize, hiddenSize, numLayers, training: adapter }
+  }
+}
+
+function resultOf({ loss, logprobs, metrics }: PassResult): ForwardResult {
+  return { loss, logprobs, metrics }
+}
+
+function describe(core: ModelCore, parameters: readonly Parameter[], source: string): ModelInfo {
+  const { config, training } = core
+  const base = modelWeights(config).reduce((sum, { shape }) => sum + elements(shape), 0)
+  const trained = parameterCount(parameters)
+  return {
+    source,
+    architecture: config.architecture,
+    vocabSize: config.vocabSize,
+    contextLength: core.contextLength,
+    eosTokenIds: config.eosTokenIds,
+    parameters: { total: training === 'full' ? base : base + trained, trained },
+    training: training === 'full' ? 'full' : { loraRank: training.rank },
+  }
+}
+
+type CustomResult = ReturnType<Extract<Loss, { name: 'custom' }>['compute']>
+
+/** @throws InvalidInputError for wrong shapes, NonFiniteError for NaN or infinity. */
+function checkCustom(result: CustomResult, data: readonly Datum[]): CustomResult {
+  const { loss, gradient } = result
+  data.forEach(({ tokens, weights }, datum) => {
+    const row = gradient[datum]
+    if (row?.length !== tokens.length) {
+      throw new InvalidInputError(
+        `the custom loss must return one gradient per log-prob: expected ${tokens.length} for datum ${datum}, got ${row?.length ?? 'none'}`,
+        { datum, expected: tokens.length, got: row?.length },
+      )
+    }
+    const at = row.findIndex((slope, t) => !Number.isFinite(slope) && weights?.[t] !== 0)
+    if (at >= 0)
+      throw new NonFiniteError(`the custom loss has gradient ${row[at]} at datum ${datum}, position ${at}`, {
+        datum,
+        position: at,
+      })
+  })
+  if (!Number.isFinite(loss))
+    throw new NonFiniteError(`the custom loss is ${loss}: weights are unchanged`, { got: loss })
+  return result
+}
+
+function describeIssue({ path, message }: { readonly path: readonly PropertyKey[]; readonly message: string }): string {
+  return path.length > 0 ? `${path.map(String).join('.')}: ${message}` : message
+}
+
+async function fill(tensor: Tensor<'float32'>, read: (into: Float32Array) => Promise<Float32Array>): Promise<void> {
+  if (tensor.data) await read(tensor.data)
+  else await tensor.write(await read(new Float32Array(tensor.size)))
+}

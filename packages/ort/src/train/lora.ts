@@ -1,0 +1,68 @@
+import { InvalidInputError } from '@selfplay/engine'
+import type { ModelConfig } from '../models/config.js'
+import { LINEAR_NAMES, linearLayers } from '../models/weights.js'
+import { derivedSeed, TokenStream } from '../sample/random.js'
+
+/** A low-rank adapter (Hu et al. 2021): W + alpha / rank * B A on every target layer. */
+export interface LoraOptions {
+  /** Inner size of the update. */
+  readonly rank: number
+  /** The update is scaled by alpha / rank. */
+  readonly alpha: number
+  /** Names of linear layers, as PEFT's `target_modules` spells them. */
+  readonly targets: readonly string[]
+}
+
+/** Rank 16, alpha 32, all linear layers of the blocks. */
+export const LORA_DEFAULTS: LoraOptions = { rank: 16, alpha: 32, targets: LINEAR_NAMES }
+
+/** @throws InvalidInputError naming the option, what was expected and what came. */
+export function checkLora(options: Partial<LoraOptions>): LoraOptions {
+  const lora = { ...LORA_DEFAULTS, ...options }
+  if (!Number.isSafeInteger(lora.rank) || lora.rank < 1) {
+    throw new InvalidInputError(`lora.rank must be a whole number >= 1, got ${lora.rank}`, { got: lora.rank })
+  }
+  if (!(Number.isFinite(lora.alpha) && lora.alpha > 0)) {
+    throw new InvalidInputError(`lora.alpha must be a finite number > 0, got ${lora.alpha}`, { got: lora.alpha })
+  }
+  const known: readonly string[] = LINEAR_NAMES
+  const unknown = lora.targets.find((target) => !known.includes(target))
+  if (unknown !== undefined || lora.targets.length === 0) {
+    throw new InvalidInputError(
+      `lora.targets must name at least one of ${known.join(', ')}; got ${unknown ?? 'an empty list'}`,
+      { got: lora.targets },
+    )
+  }
+  return lora
+}
+
+/** Names of the two matrices of a layer's adapter, as PEFT has them without its `base_model.model.` prefix. */
+export const loraNames = (layer: string) => ({ a: `${layer}.lora_A.weight`, b: `${layer}.lora_B.weight` })
+
+/** Name and shape of every matrix of an adapter, in the order of the model. */
+export function loraWeights(config: ModelConfig, { rank, targets }: LoraOptions) {
+  return linearLayers(config)
+    .filter(({ name }) => targets.includes(name.split('.').at(-1)!))
+    .flatMap(({ name, inFeatures, outFeatures }) => [
+      { name: loraNames(name).a, shape: [rank, inFeatures] },
+      { name: loraNames(name).b, shape: [outFeatures, rank] },
+    ])
+}
+
+/**
+ * PEFT's start: A uniform in +-1/sqrt(in), B zero, so that the adapted model begins as its base.
+ *
+ * @param index of the matrix in the adapter: each has a random stream of its own.
+ */
+export function initialLora(name: string, shape: readonly number[], seed: number, index: number): Float32Array {
+  const values = new Float32Array(shape[0]! * shape[1]!)
+  if (name.endsWith('lora_B.weight')) return values
+  const bound = 1 / Math.sqrt(shape[1]!)
+  const stream = new TokenStream(derivedSeed(seed, index), 0)
+  const pair = new Float32Array(2)
+  for (let at = 0; at < values.length; at++) {
+    if (at % 2 === 0) stream.draw(at / 2, pair, 0)
+    values[at] = (2 * pair[at % 2]! - 1) * bound
+  }
+  return values
+}

@@ -1,0 +1,183 @@
+import type { ModelFolder } from '../checkpoint/index.js'
+import type { ModelConfig } from '../models/config.js'
+import { attentionMask, maskName, ropeRows } from '../models/decoder.js'
+import { headChunksFor } from './logprob-model.js'
+import { ropeTables, type RopeTables } from '../models/rope.js'
+import { EMBEDDING, headWeightName, modelWeights } from '../models/weights.js'
+import type { PackedWeights, Runtime, Session, Tensor } from '../runtime/types.js'
+import { ParameterMath } from './adamw.js'
+import type { GraphLoss } from './losses.js'
+import type { LoraOptions } from './lora.js'
+import { companions, disposeAll, elements, type Companions, type Parameter } from './parameters.js'
+import { headChunks, trainingGraph, type HeadChunk, type TrainingPlan } from './training-graph.js'
+
+/** Gradient buffers up to this size are kept between steps; larger ones are given back, for the sampler to use. */
+const KEPT_GRADIENT_BYTES = 512 * 2 ** 20
+
+/** A session with the head chunks that it is fed. */
+export interface TrainingSession {
+  readonly session: Session
+  readonly chunks: readonly HeadChunk[]
+}
+
+/**
+ * What all clients of one model have in common: its shape, compiled graphs, frozen weights, gradient buffers.
+ *
+ * Weights that are trained are inputs of the graphs, so agents of one shape share every compiled graph.
+ */
+export class ModelCore {
+  readonly runtime: Runtime
+  readonly folder: ModelFolder
+  readonly config: ModelConfig
+  readonly training: 'full' | LoraOptions
+  readonly rope: RopeTables
+  readonly math: ParameterMath
+  /** Frozen weights that could not be mapped from their file (stored as f16 or bf16), by name. */
+  readonly frozen: ReadonlyMap<string, Tensor<'float32'>>
+  readonly #sessions = new Map<string, Promise<TrainingSession>>()
+  readonly #freeGradients: Companions[] = []
+  readonly #positions: { cos: Tensor; sin: Tensor; length: number }[] = []
+  #packed: PackedWeights | undefined
+  #users = 0
+
+  private constructor(parts: CoreParts, math: ParameterMath, frozen: ReadonlyMap<string, Tensor<'float32'>>) {
+    this.runtime = parts.runtime
+    this.folder = parts.folder
+    this.config = parts.config
+    this.training = parts.training
+    this.rope = ropeTables(parts.config, parts.contextLength)
+    this.math = math
+    this.frozen = frozen
+  }
+
+  static async create(parts: CoreParts, signal?: AbortSignal): Promise<ModelCore> {
+    const math = await ParameterMath.create(parts.runtime)
+    const frozen = new Map<string, Tensor<'float32'>>()
+    if (parts.training !== 'full') {
+      for (const { name, shape } of modelWeights(parts.config)) {
+        if (parts.folder.file(name)) continue
+        const tensor = parts.runtime.allocate('float32', shape)
+        await parts.folder.read(name, { ...(signal && { signal }), into: tensor.data! })
+        frozen.set(name, tensor)
+      }
+    }
+    return new ModelCore(parts, math, frozen)
+  }
+
+  /** Longest sequence. */
+  get contextLength(): number {
+    return this.rope.positions
+  }
+
+  get plan(): TrainingPlan {
+    return { config: this.config, training: this.training, file: (name) => this.folder.file(name) }
+  }
+
+  /** Packed copies of the frozen weights, made once for all decoders. */
+  get packed(): PackedWeights {
+    this.#packed ??= this.runtime.packedWeights()
+    return this.#packed
+  }
+
+  /** The compiled graph for a loss, for micro-batches that train `n` positions. */
+  session(loss: GraphLoss, gradients: boolean, n: number): Promise<TrainingSession> {
+    // A power of two, so that a few graphs serve micro-batches of all sizes.
+    const chunks = 2 ** Math.ceil(Math.log2(headChunksFor(this.config, n)))
+    const { normalise: _, ...formula } = loss
+    const key = JSON.stringify([formula, gradients, chunks])
+    const known = this.#sessions.get(key)
+    if (known) return known
+    const made = this.#compile(loss, gradients, chunks)
+    this.#sessions.set(key, made)
+    made.catch(() => this.#sessions.delete(key))
+    return made
+  }
+
+  async #compile(loss: GraphLoss, gradients: boolean, count: number): Promise<TrainingSession> {
+    const model = trainingGraph(this.plan, { loss, gradients, headChunks: count })
+    const chunks = headChunks(this.config, count)
+    const weights: Record<string, Tensor> = {}
+    for (const { name, file } of model.weights) {
+      if (!file) weights[name] = this.#frozenTensor(name, chunks)
+    }
+    const session = await this.runtime.createSession(model, { packing: 'none', weights })
+    return { session, chunks }
+  }
+
+  #frozenTensor(name: string, chunks: readonly HeadChunk[]): Tensor<'float32'> {
+    const whole = this.frozen.get(name)
+    const chunk = chunks.find((one) => one.name === name)
+    if (whole || !chunk) return whole!
+    const width = this.config.hiddenSize
+    const head = this.frozen.get(headWeightName(this.config))!
+    return this.runtime.view(head, chunk.start * width, [chunk.end - chunk.start, width])
+  }
+
+  /** Feeds of the inputs that depend on the length only; the caller disposes the masks. */
+  lengthFeeds(length: number): Record<string, Tensor> {
+    const half = this.config.headDim / 2
+    const { cos, sin } = this.#rope(length, half)
+    const feeds: Record<string, Tensor> = { rope_cos: cos, rope_sin: sin }
+    for (const window of new Set(this.config.windows)) {
+      feeds[maskName(window)] = this.runtime.tensor('float32', attentionMask(length, window), [length, length])
+    }
+    return feeds
+  }
+
+  #rope(length: number, half: number) {
+    const known = this.#positions.find((one) => one.length === length)
+    if (known) return known
+    const { cos, sin } = ropeRows(this.rope, length)
+    const made = {
+      length,
+      cos: this.runtime.tensor('float32', cos, [length, half]),
+      sin: this.runtime.tensor('float32', sin, [length, half]),
+    }
+    this.#positions.push(made)
+    return made
+  }
+
+  /** Gradient buffers for a parameter list; contents are arbitrary. */
+  takeGradients(parameters: readonly Parameter[]): Companions {
+    return this.#freeGradients.pop() ?? companions(this.runtime, parameters)
+  }
+
+  giveGradients(gradients: Companions): void {
+    const bytes = 4 * [...gradients.values()].reduce((sum, { dims }) => sum + elements(dims), 0)
+    const held = this.#freeGradients.length
+    if (bytes <= KEPT_GRADIENT_BYTES && held < 2) this.#freeGradients.push(gradients)
+    else disposeAll(gradients.values())
+  }
+
+  /** Whether the head matrix is the embedding and both are trained. */
+  get tiedAndTrained(): boolean {
+    return this.training === 'full' && headWeightName(this.config) === EMBEDDING
+  }
+
+  retain(): void {
+    this.#users++
+  }
+
+  /** Frees everything once the last client has gone. */
+  async release(): Promise<void> {
+    this.#users--
+    if (this.#users > 0) return
+    const sessions = await Promise.allSettled(this.#sessions.values())
+    this.#sessions.clear()
+    for (const made of sessions) if (made.status === 'fulfilled') await made.value.session.dispose()
+    await this.math.dispose()
+    this.#packed?.dispose()
+    for (const gradients of this.#freeGradients.splice(0)) disposeAll(gradients.values())
+    for (const { cos, sin } of this.#positions.splice(0)) disposeAll([cos, sin])
+    disposeAll(this.frozen.values())
+  }
+}
+
+export interface CoreParts {
+  readonly runtime: Runtime
+  readonly folder: ModelFolder
+  readonly config: ModelConfig
+  readonly training: 'full' | LoraOptions
+  /** Longest sequence, at most the model's. */
+  readonly contextLength: number
+}
