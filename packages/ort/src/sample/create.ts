@@ -51,10 +51,14 @@ export function createEngine(options: CreateEngineOptions): GenerationEngine {
   checkCount('maxLength', maxLength, config.maxPositions)
   if (options.threads !== undefined) checkCount('threads', options.threads, 1024)
   if (typeof packing !== 'object' && !['auto', 'none', 'packed'].includes(packing)) {
-    throw new InvalidInputError(`createEngine: packing must be auto, none, packed or a container, got ${String(packing)}`)
+    throw new InvalidInputError(
+      `createEngine: packing must be auto, none, packed or a container, got ${String(packing)}`,
+    )
   }
   if (trained && typeof packing === 'object') {
-    throw new InvalidInputError('createEngine: weights that change cannot live in a shared container: use packing "packed"')
+    throw new InvalidInputError(
+      'createEngine: weights that change cannot live in a shared container: use packing "packed"',
+    )
   }
   const weights: SamplerWeights = { base: options.weights, adapter }
   checkWeights(config, weights)

@@ -1,4 +1,5 @@
 import type { ModelConfig } from '../models/config.js'
+import { cacheHeadDim } from '../models/cached-attention.js'
 import { cacheNames } from '../models/decode.js'
 import type { Runtime, Tensor } from '../runtime/index.js'
 import type { PrefilledPrompt } from './step-model.js'
@@ -38,6 +39,7 @@ export class KvCache {
   readonly #config: ModelConfig
   readonly #slots: number
   readonly #longest: number
+  readonly #headDim: number
   /** By name of the graph's input. */
   #tensors: Record<string, Tensor<'float32'>> = {}
   #capacity = 0
@@ -47,6 +49,7 @@ export class KvCache {
     this.#config = config
     this.#slots = slots
     this.#longest = longest
+    this.#headDim = cacheHeadDim(config)
   }
 
   /** Tokens that fit a row. */
@@ -66,8 +69,8 @@ export class KvCache {
     let capacity = Math.max(this.#capacity, FIRST_CAPACITY)
     while (capacity < length) capacity *= 2
     capacity = Math.min(capacity, this.#longest)
-    const { numKvHeads, headDim, numLayers } = this.#config
-    const dims = [this.#slots, numKvHeads, capacity, headDim]
+    const { numKvHeads, numLayers } = this.#config
+    const dims = [this.#slots, numKvHeads, capacity, this.#headDim]
     for (let layer = 0; layer < numLayers; layer++) {
       const { pastKey, pastValue } = cacheNames(layer)
       for (const name of [pastKey, pastValue]) {
@@ -84,8 +87,8 @@ export class KvCache {
 
   /** Copies a prompt into the start of a row. */
   load(slot: number, prompt: PromptCache): void {
-    const { numKvHeads, headDim } = this.#config
-    const start = slot * numKvHeads * this.#capacity * headDim
+    const { numKvHeads } = this.#config
+    const start = slot * numKvHeads * this.#capacity * this.#headDim
     for (const [name, tensor] of Object.entries(this.#tensors)) {
       const source = prompt.tensors[name.replace('past', 'present')]
       if (source)
@@ -107,7 +110,7 @@ export class KvCache {
 
   /** `count` rows of `from` tokens to the starts of rows of `to` tokens. */
   #copyRows(source: Float32Array, from: number, target: Float32Array, to: number, count: number): void {
-    const { headDim } = this.#config
+    const headDim = this.#headDim
     for (let row = 0; row < count; row++) {
       target.set(source.subarray(row * from * headDim, (row + 1) * from * headDim), row * to * headDim)
     }
