@@ -158,7 +158,10 @@ describe.each(FIXTURES)('%s trains as PyTorch does', (name) => {
       core.giveGradients(gradients!)
     }
     for (const { name: parameter, weight } of parameters) {
-      expect(error(weight.data!, fixture.golden.get(`after_adamw/${parameter}`)!), parameter).toBeLessThan(TOLERANCE)
+      // Adam divides by the gradient's size, so where a gradient is all rounding (attention hardly depends on the key bias) the
+      // golden float32 numbers are themselves 2.1e-4 away from the same steps in float64.
+      const tolerance = parameter.endsWith('k_proj.bias') ? 5e-4 : TOLERANCE
+      expect(error(weight.data!, fixture.golden.get(`after_adamw/${parameter}`)!), parameter).toBeLessThan(tolerance)
     }
     for (const moments of [m, v]) disposeAll(moments.values())
   })
