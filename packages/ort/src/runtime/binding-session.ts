@@ -5,7 +5,7 @@ import type { BindingHandle, BindingLibrary, BindingTensor } from './binding-lib
 import { LOG_FATAL } from './c-api.js'
 import { DTYPES } from './dtypes.js'
 import { messageOf, RuntimeError } from './errors.js'
-import { allocateHost, type HostTensor } from './host-tensor.js'
+import { allocateHost, asHost, type HostTensor } from './host-tensor.js'
 import { pinAll } from './pins.js'
 import { SerialQueue } from './serial.js'
 import { type Checked, Signature } from './signature.js'
@@ -30,7 +30,7 @@ interface Prepared {
 /** A session of onnxruntime-node's binding. */
 export class BindingSession implements Session {
   readonly #parts: BindingSessionParts
-  readonly #signature: Signature
+  readonly #signature: Signature<HostTensor>
   readonly #queue = new SerialQueue()
   readonly #weights: Readonly<Record<string, BindingTensor>>
   readonly #bound = new Set<BoundRun>()
@@ -38,7 +38,7 @@ export class BindingSession implements Session {
 
   constructor(parts: BindingSessionParts) {
     this.#parts = parts
-    this.#signature = new Signature(parts.model)
+    this.#signature = new Signature(parts.model, asHost)
     this.#weights = Object.fromEntries(parts.weights.map(([name, tensor]) => [name, this.#wrap(tensor)]))
   }
 
@@ -80,7 +80,8 @@ export class BindingSession implements Session {
       },
       runSync: () => {
         checkAlive()
-        if (this.#queue.busy) throw new RuntimeError('runSync: another run of this session is in flight, wait for it first')
+        if (this.#queue.busy)
+          throw new RuntimeError('runSync: another run of this session is in flight, wait for it first')
         this.#call(prepared)
       },
       dispose: () => {
@@ -111,7 +112,7 @@ export class BindingSession implements Session {
     if (this.#disposed) throw new DisposedError('the session was disposed: it can no longer run')
   }
 
-  #prepare({ inputs, outputs, shapes }: Checked): Prepared {
+  #prepare({ inputs, outputs, shapes }: Checked<HostTensor>): Prepared {
     const { model } = this.#parts
     const feeds: Record<string, BindingTensor> = { ...this.#weights }
     model.inputs.forEach(({ name }, i) => (feeds[name] = this.#wrap(inputs[i]!)))

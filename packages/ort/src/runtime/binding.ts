@@ -62,8 +62,11 @@ export class BindingRuntime implements Runtime {
   async createSession(model: SerialisedModel, options: SessionOptions = {}): Promise<Session> {
     this.#checkAlive()
     const resolved = resolveOptions(options, this.threads)
-    if (typeof resolved.packing === 'object' && !(resolved.packing instanceof UnsharedWeights)) {
-      throw new InvalidInputError("createSession: packing must be 'none', 'own' or a container of this runtime's packedWeights()")
+    const { packing } = resolved
+    if (typeof packing === 'object' && (!(packing instanceof UnsharedWeights) || packing.disposed)) {
+      throw new InvalidInputError(
+        "createSession: packing must be 'none', 'own' or a container that this runtime's packedWeights() made and that is not disposed",
+      )
     }
     const bytes = new ModelBytes(model.bytes)
     const weights = resolveWeights(model, bytes.weights, options.weights)
@@ -142,7 +145,11 @@ export class BindingRuntime implements Runtime {
 
 /** What this runtime gives for a container: its sessions pack for themselves. */
 class UnsharedWeights implements PackedWeights {
-  dispose(): void {}
+  disposed = false
+
+  dispose(): void {
+    this.disposed = true
+  }
 }
 
 function isCopied({ packable, spec }: WeightSource, { packing }: ResolvedOptions): boolean {
@@ -178,7 +185,7 @@ function readWeight({ name, dtype }: TensorSpec, dims: readonly number[], file: 
   const descriptor = openSync(file.path, 'r')
   try {
     checkExtent(name, file, fstatSync(descriptor).size)
-    for (let at = 0; at < bytes.length; ) {
+    for (let at = 0; at < bytes.length;) {
       // Node reads at most 2 GiB at once.
       const read = readSync(descriptor, bytes, at, Math.min(bytes.length - at, 2 ** 30), file.offset + at)
       if (read === 0) checkExtent(name, file, file.offset + at)

@@ -1,5 +1,6 @@
+import type koffiModule from 'koffi'
 import { messageOf, ortCodeName, RuntimeError, RuntimeUnavailableError } from './errors.js'
-import { disableTelemetry } from './telemetry.js'
+import { disableTelemetry, disableTelemetryInThread } from './telemetry.js'
 
 /** A C pointer; null and 0n are the null pointer. */
 export type Pointer = bigint
@@ -69,7 +70,7 @@ const API_VERSION = 20
 /** onnxruntime's log level at which only what ends the process is printed: everything else reaches us as a status. */
 export const LOG_FATAL = 4
 
-type Koffi = typeof import('koffi').default
+type Koffi = typeof koffiModule
 
 /** onnxruntime's C API, loaded. One per thread of JavaScript, for the life of the process. */
 export class CApi {
@@ -83,6 +84,8 @@ export class CApi {
   /** Keeps the library loaded: the collector of its handle would unload the code under our feet. */
   readonly library: unknown
   readonly #types: unknown[] = []
+  /** Arguments of calls on other threads: their memory must stay. */
+  readonly #inFlight = new Set<readonly Argument[]>()
 
   constructor(koffi: Koffi, path: string) {
     this.koffi = koffi
@@ -124,11 +127,12 @@ export class CApi {
   /** Calls a function that returns a status on another thread. */
   callAsync(name: FunctionName, ...args: Argument[]): Promise<void> {
     return new Promise((resolve, reject) => {
+      this.#inFlight.add(args)
       this.functions[name].async(...args, (error, status) => {
         const failure = error ?? this.failure(status)
-        // `args` is named here so that the memory it refers to stays until the call has ended.
+        this.#inFlight.delete(args)
         if (failure) reject(failure)
-        else resolve(void args)
+        else resolve()
       })
     })
   }
@@ -174,6 +178,7 @@ export async function loadCApi(path: string): Promise<CApi> {
   disableTelemetry()
   try {
     const { default: koffi } = await import('koffi')
+    disableTelemetryInThread(koffi)
     const api = loaded.get(path) ?? new CApi(koffi, path)
     loaded.set(path, api)
     return api

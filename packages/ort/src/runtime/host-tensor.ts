@@ -63,7 +63,7 @@ export class HostTensor<D extends DType = DType> implements Tensor<D> {
       const target = this.data
       if (source.constructor !== target.constructor || source.length !== target.length) {
         throw new InvalidInputError(
-          `expected ${target.constructor.name} of length ${target.length} to write into the ${this}, ` +
+          `expected ${target.constructor.name} of length ${target.length} to write into the ${this.toString()}, ` +
             `got ${source.constructor.name} of length ${source.length}`,
         )
       }
@@ -98,7 +98,9 @@ export class HostTensor<D extends DType = DType> implements Tensor<D> {
   }
 
   #refuse(): never {
-    throw new DisposedError(`the ${this} was disposed: it can no longer be read, written or fed to a session`)
+    throw new DisposedError(
+      `the ${this.toString()} was disposed: it can no longer be read, written or fed to a session`,
+    )
   }
 
   #free(): void {
@@ -149,7 +151,7 @@ export function viewHost<D extends DType>(tensor: Tensor<D>, offset: number, dim
   const size = sizeOf(dims)
   if (!Number.isSafeInteger(offset) || offset < 0 || offset + size > parent.size) {
     throw new InvalidInputError(
-      `a view of [${dims.join(', ')}] (${size} elements) at offset ${offset} does not lie inside the ${parent} ` +
+      `a view of [${dims.join(', ')}] (${size} elements) at offset ${offset} does not lie inside the ${parent.toString()} ` +
         `(${parent.size} elements)`,
       { offset, size, available: parent.size },
     )

@@ -96,7 +96,8 @@ function posixPages(koffi: Koffi): Pages {
       const file = openSync(path, 'r')
       try {
         const address = BigInt.asUintN(64, mmap(null, length, PROT_READ, MAP_PRIVATE, file, 0) as bigint)
-        if (address === FAILED) throw new RuntimeError(`cannot map ${path} into memory (errno ${koffi.errno()})`, { path })
+        if (address === FAILED)
+          throw new RuntimeError(`cannot map ${path} into memory (errno ${koffi.errno()})`, { path })
         return address
       } finally {
         closeSync(file)

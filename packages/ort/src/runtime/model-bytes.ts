@@ -61,10 +61,10 @@ export class ModelBytes {
     this.#initializers = parts
       .filter((part) => part.number === GRAPH.initializer)
       .map((field) => ({ field, ...this.#tensor(field) }))
-    const packable = this.#packable(parts.filter((part) => part.number === GRAPH.node))
-    this.weights = this.#initializers
-      .filter((initializer) => initializer.external)
-      .map(({ name }) => ({ name, packable: packable(name) }))
+    const external = this.#initializers.filter((initializer) => initializer.external)
+    const nodes = external.length === 0 ? [] : parts.filter((part) => part.number === GRAPH.node)
+    const packable = this.#packable(nodes)
+    this.weights = external.map(({ name }) => ({ name, packable: packable(name) }))
   }
 
   /**
@@ -127,7 +127,7 @@ export class ModelBytes {
       if (part.number === TENSOR.dataType) dataType = readVarint(this.#bytes, part.start).value
       if (part.number !== TENSOR.dims) continue
       // Packed lists and single values are both allowed.
-      for (let at = part.start; at < part.end; ) {
+      for (let at = part.start; at < part.end;) {
         const { value, next } = readVarint(this.#bytes, at)
         dims.push(value)
         at = next
@@ -179,7 +179,7 @@ function text(bytes: Uint8Array, { start, end }: Field): string {
 /** The fields of the message in `start`..`end`. */
 function fields(bytes: Uint8Array, start: number, end: number): Field[] {
   const found: Field[] = []
-  for (let at = start; at < end; ) {
+  for (let at = start; at < end;) {
     const from = at
     const tag = readVarint(bytes, at)
     const number = Number(tag.value >> 3n)
@@ -194,7 +194,8 @@ function fields(bytes: Uint8Array, start: number, end: number): Field[] {
       payload = length.next
       stop = payload + Number(length.value)
     } else throw new RuntimeError(`these bytes are no ONNX model: wire type ${wire} at byte ${from}`)
-    if (stop > end) throw new RuntimeError(`these bytes are no whole ONNX model: a field at byte ${from} runs over the end`)
+    if (stop > end)
+      throw new RuntimeError(`these bytes are no whole ONNX model: a field at byte ${from} runs over the end`)
     found.push({ number, wire, from, start: payload, end: stop })
     at = stop
   }

@@ -2,7 +2,7 @@ import { type CallOptions, DisposedError } from '@selfplay/engine'
 import type { SerialisedModel } from '../graph/index.js'
 import { type CApi, LOG_FATAL, type Pointer, pointers } from './c-api.js'
 import { RuntimeError } from './errors.js'
-import { allocateHost, type HostTensor, type Reclaim } from './host-tensor.js'
+import { allocateHost, asHost, type HostTensor, type Reclaim } from './host-tensor.js'
 import { CStrings, type NativeValues } from './native-values.js'
 import { pinAll } from './pins.js'
 import { SerialQueue } from './serial.js'
@@ -25,7 +25,7 @@ export interface NativeSessionParts {
 /** A session on the C API. Runs happen on another thread; the results are written where the tensors lie. */
 export class NativeSession implements Session {
   readonly #parts: NativeSessionParts
-  readonly #signature: Signature
+  readonly #signature: Signature<HostTensor>
   readonly #queue = new SerialQueue()
   readonly #bound = new Set<NativeBoundRun>()
   readonly #names: CStrings
@@ -37,7 +37,7 @@ export class NativeSession implements Session {
   constructor(parts: NativeSessionParts) {
     const { inputs, outputs, shapeInputs } = parts.model
     this.#parts = parts
-    this.#signature = new Signature(parts.model)
+    this.#signature = new Signature(parts.model, asHost)
     const inputNames = [...inputs, ...shapeInputs].map(({ name }) => name)
     this.#names = new CStrings(parts.api, [...inputNames, ...outputs.map(({ name }) => name)])
     this.#inputNames = this.#names.list(inputNames)
@@ -93,7 +93,8 @@ export class NativeSession implements Session {
       },
       runSync: () => {
         this.#checkAlive()
-        if (this.#queue.busy) throw new RuntimeError('runSync: another run of this session is in flight, wait for it first')
+        if (this.#queue.busy)
+          throw new RuntimeError('runSync: another run of this session is in flight, wait for it first')
         api.call('RunWithBinding', handle, this.#options(false), binding)
       },
       free: () => {
@@ -129,7 +130,7 @@ export class NativeSession implements Session {
   }
 
   async #runOnce(
-    checked: Checked,
+    checked: Checked<HostTensor>,
     results: readonly (HostTensor | undefined)[],
     signal: AbortSignal | undefined,
   ): Promise<HostTensor[]> {

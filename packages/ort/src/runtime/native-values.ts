@@ -1,7 +1,7 @@
 import type { DType } from '../graph/index.js'
 import { type CApi, int64s, type Pointer, pointers } from './c-api.js'
 import { DTYPES } from './dtypes.js'
-import { allocateHost, HostTensor, type Reclaim } from './host-tensor.js'
+import { allocateHost, type HostTensor, type Reclaim } from './host-tensor.js'
 import { RuntimeError } from './errors.js'
 
 interface Handle {

@@ -1,6 +1,7 @@
 import { dirname, basename, join } from 'node:path'
 import { DisposedError, InvalidInputError } from '@selfplay/engine'
 import type { DType, SerialisedModel } from '../graph/index.js'
+import { settleAllocator } from './allocator.js'
 import { type CApi, loadCApi, LOG_FATAL, type Pointer } from './c-api.js'
 import { messageOf, RuntimeError } from './errors.js'
 import { allocateHost, viewHost, wrapHost } from './host-tensor.js'
@@ -41,7 +42,9 @@ export class NativeRuntime implements Runtime {
 
   /** @throws RuntimeUnavailableError where koffi or the library cannot be loaded. */
   static async create(threads: number): Promise<NativeRuntime> {
-    return new NativeRuntime(await loadCApi(libraryPath()), threads)
+    const api = await loadCApi(libraryPath())
+    settleAllocator(api.koffi)
+    return new NativeRuntime(api, threads)
   }
 
   get version(): string {

@@ -78,14 +78,16 @@ export function resolveWeights(
   }
   return external.map((weight) => {
     const spec = specs.get(weight.name)
-    if (!spec) throw new InvalidInputError(`the graph's bytes name an external weight "${weight.name}" that it does not list`)
+    if (!spec)
+      throw new InvalidInputError(`the graph's bytes name an external weight "${weight.name}" that it does not list`)
     const dims = spec.shape.map((dim) => {
       if (typeof dim === 'number') return dim
       throw new InvalidInputError(`weight "${spec.name}": the sizes of a weight are numbers, got "${dim}"`)
     })
     const length = sizeOf(dims) * DTYPES[spec.dtype].bytes
     const tensor = given[weight.name]
-    if (tensor) return { ...weight, spec, dims, length, source: { tensor: fitting(spec, dims, asHost(tensor, weight.name)) } }
+    if (tensor)
+      return { ...weight, spec, dims, length, source: { tensor: fitting(spec, dims, asHost(tensor, weight.name)) } }
     if (!spec.file) {
       throw new InvalidInputError(
         `weight "${spec.name}" (${spec.dtype} [${dims.join(', ')}]) has no file: give it in createSession's weights`,
@@ -105,11 +107,14 @@ export function resolveWeights(
 
 function fitting(spec: TensorSpec, dims: readonly number[], tensor: HostTensor): HostTensor {
   if (tensor.dtype === spec.dtype && tensor.dims.join() === dims.join()) return tensor
-  throw new InvalidInputError(`weight "${spec.name}": expected a ${spec.dtype} tensor [${dims.join(', ')}], got a ${tensor}`, {
-    weight: spec.name,
-    expected: [...dims],
-    got: [...tensor.dims],
-  })
+  throw new InvalidInputError(
+    `weight "${spec.name}": expected a ${spec.dtype} tensor [${dims.join(', ')}], got a ${tensor.toString()}`,
+    {
+      weight: spec.name,
+      expected: [...dims],
+      got: [...tensor.dims],
+    },
+  )
 }
 
 /** @throws InvalidInputError where a file ends before the weight does. */

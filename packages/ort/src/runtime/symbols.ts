@@ -71,7 +71,7 @@ export class Symbols {
 
   /** Solves what is left: products of which all symbols but one are known. Call it after the last `match`. */
   solve(): void {
-    for (let before = -1; this.#open.length > 0 && this.#open.length !== before; ) {
+    for (let before = -1; this.#open.length > 0 && this.#open.length !== before;) {
       before = this.#open.length
       this.#open = this.#open.filter(({ pattern, axis, got }) => !this.#reduce(pattern, axis, got))
     }
