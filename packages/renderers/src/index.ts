@@ -56,3 +56,28 @@ export {
   type TrainOnWhat,
 } from './renderer.js'
 export { markup, type Markup } from './markup.js'
+export { createRenderer } from './create-renderer.js'
+export { defineChatFormat, type ChatFormat, type ConversationContext, type Turn, type TurnContext } from './format.js'
+export { inlineBody, type Frame, type InlineGrammar, type ToolCallGrammar } from './grammar/inline.js'
+export { channelBody, type ChannelGrammar } from './grammar/channel.js'
+export { jsonPayload, templatePayload, type CallPayload } from './grammar/payload.js'
+export type { AssistantBody, BodyParser, PartSink, ThinkingPolicy } from './grammar/body.js'
+export { data } from './markup.js'
+export { pythonJson } from './grammar/json.js'
+export { stripPython } from './grammar/strip.js'
+export {
+  getRenderer,
+  isRendererRegistered,
+  registerRenderer,
+  rendererNames,
+  unregisterRenderer,
+  type RendererFactory,
+} from './registry.js'
+export { recommendedRenderer } from './recommended.js'
+export {
+  createTranscript,
+  type BreakReason,
+  type HistoryBreak,
+  type Transcript,
+  type TranscriptOptions,
+} from './transcript.js'

@@ -9,12 +9,21 @@ export const thinkingPartSchema = z.strictObject({ type: z.literal('thinking'), 
 
 const toolName = z.string().regex(/^\S{1,256}$/u, 'a tool name has 1 to 256 characters and no white space')
 
+function isObjectText(json: string): boolean {
+  try {
+    const value: unknown = JSON.parse(json)
+    return value !== null && typeof value === 'object' && !Array.isArray(value)
+  } catch {
+    return false
+  }
+}
+
 /** A call of a tool. `arguments` is the JSON text of an object, verbatim as the model wrote it. */
 export const toolCallPartSchema = z.strictObject({
   type: z.literal('tool_call'),
   id: z.string().optional(),
   name: toolName,
-  arguments: z.string(),
+  arguments: z.string().refine(isObjectText, 'expected the JSON text of an object'),
 })
 
 /** What stands where a tool call should be, and why it is none. */
@@ -81,7 +90,7 @@ export const toolCall = (name: string, args: string | object, id?: string): Tool
   ...(id === undefined ? {} : { id }),
 })
 
-/** The parts of a message in canonical form: neighbouring text parts joined, empty text and empty thinking dropped. */
+/** The parts of a message in canonical form: neighbours of one kind joined, empty text and empty thinking dropped. */
 export function partsOf(message: Pick<Message, 'content'>): ContentPart[] {
   if (typeof message.content === 'string') return message.content === '' ? [] : [text(message.content)]
   const parts: ContentPart[] = []
@@ -90,6 +99,8 @@ export function partsOf(message: Pick<Message, 'content'>): ContentPart[] {
     if (part.type === 'text' && part.text === '') continue
     if (part.type === 'thinking' && part.thinking === '') continue
     if (part.type === 'text' && last?.type === 'text') parts[parts.length - 1] = text(last.text + part.text)
+    else if (part.type === 'thinking' && last?.type === 'thinking')
+      parts[parts.length - 1] = thinking(last.thinking + part.thinking)
     else parts.push(part)
   }
   return parts

@@ -67,6 +67,11 @@ export interface PromptOptions extends RenderOptions {
 export interface ParseOptions {
   /** The `prefill` that the prompt ended with; the message then contains it. */
   readonly prefill?: string | Markup
+  /**
+   * The ids that were sampled from. Only formats need them that begin some answers in the prompt and others not; without
+   * them the format's usual beginning is assumed.
+   */
+  readonly prompt?: readonly number[] | Int32Array
 }
 
 export interface SupervisedOptions extends RenderOptions {
@@ -108,6 +113,11 @@ export interface Renderer {
   /** Reads sampled ids, stop included. Never throws on model output. */
   parse(ids: readonly number[] | Int32Array, options?: ParseOptions): ParsedResponse
   parseStream(options?: ParseOptions): ParseStream
+  /**
+   * An assistant message as it comes back from `parse` after it was written as the last message of a supervised example:
+   * neighbouring text joined, blanks trimmed where the format trims, ids of calls as the format writes them.
+   */
+  normalise(message: Message): Message
   /**
    * Continues a transcript from the very ids that were sampled: `transcript` (prompt + sampled ids), then what the
    * format puts between, then `newMessages` and the next generation prompt. The result starts with `transcript`.
