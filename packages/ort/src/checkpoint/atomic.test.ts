@@ -187,6 +187,20 @@ describe('folders', () => {
     expect(await listing()).toEqual(['target', 'target/a.txt', 'target/sub', 'target/sub/b.txt'])
   })
 
+  it('waits for a program that holds the folder, but not for ever', async () => {
+    const { fs } = failingAt(Infinity)
+    const held = (times: number): FileSystem => ({
+      ...fs,
+      rename: (from, to) => (times-- > 0 ? Promise.reject(systemError('EBUSY', 'rename')) : nodeFs.rename(from, to)),
+    })
+    await writeFolderAtomic(target(), fill('old'), { fs: held(3) })
+    expect(await text('target/a.txt')).toBe('old a')
+    await expect(writeFolderAtomic(target(), fill('new'), { fs: held(10) })).rejects.toThrow(
+      /another program holds it open \(EBUSY\)/,
+    )
+    expect(await text('target/a.txt')).toBe('old a')
+  })
+
   it('puts the old folder back when the process died between the two renames', async () => {
     await writeFolderAtomic(target(), fill('old'))
     const { fs } = failingAt(Infinity)

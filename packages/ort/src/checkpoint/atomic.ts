@@ -59,6 +59,7 @@ const PIECE = 8 << 20
 const TEMPORARY = '.selfplay-tmp-'
 const STALE_AFTER_MS = 3_600_000
 const SWAP_GRACE_MS = 100
+const RENAME_ATTEMPTS = 10
 let counter = 0
 
 class HashingSink implements ByteSink {
@@ -164,7 +165,8 @@ const isAlive = (pid: number): boolean => {
 
 /** Removes what writers that were killed over an hour ago left in a folder. */
 async function sweep(fs: FileSystem, parent: string): Promise<void> {
-  for (const name of await fs.readdir(parent)) {
+  // A folder that can be written to but not listed is swept by nobody.
+  for (const name of await fs.readdir(parent).catch(() => [])) {
     const pid = new RegExp(`^\\${TEMPORARY}(\\d+)-\\d+$`).exec(name)?.[1]
     if (pid === undefined || isAlive(Number(pid))) continue
     const path = join(parent, name)
@@ -198,7 +200,7 @@ export async function writeFileAtomic(
     try {
       const record = await pourAndClose(file, contents, signal)
       signal?.throwIfAborted()
-      await fs.rename(temporary, target)
+      await rename(fs, temporary, target)
       await confirm(fs, target)
       return record
     } catch (error) {
@@ -303,6 +305,20 @@ class Staging implements StagingFolder {
   }
 }
 
+/** Renames, and tries again for a while where another program (a virus scanner, an indexer) holds what was just written. */
+async function rename(fs: FileSystem, from: string, to: string): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await fs.rename(from, to)
+    } catch (error) {
+      const code = systemCode(error) ?? ''
+      const held = code === 'EBUSY' || (process.platform === 'win32' && (code === 'EPERM' || code === 'EACCES'))
+      if (!held || attempt === RENAME_ATTEMPTS) throw error
+      await sleep(10 * attempt)
+    }
+  }
+}
+
 /** Where an existing folder waits while the new one takes its name. */
 const asideOf = (target: string): string =>
   join(
@@ -315,12 +331,12 @@ async function swap(fs: FileSystem, temporary: string, target: string): Promise<
   const replaces = await exists(fs, target)
   if (replaces) {
     await fs.rm(aside, { recursive: true, force: true })
-    await fs.rename(target, aside)
+    await rename(fs, target, aside)
   }
   try {
-    await fs.rename(temporary, target)
+    await rename(fs, temporary, target)
   } catch (error) {
-    if (replaces && !(await exists(fs, target))) await fs.rename(aside, target)
+    if (replaces && !(await exists(fs, target))) await rename(fs, aside, target)
     throw error
   }
   await confirm(fs, target)
@@ -335,10 +351,11 @@ export async function recoverFolder(path: string, { signal, fs = nodeFs }: Write
   signal?.throwIfAborted()
   const lost = async () => !(await exists(fs, target)) && (await exists(fs, aside))
   if (!(await lost())) return
-  await sleep(SWAP_GRACE_MS, undefined, { signal }) // another process may be between its two renames right now
+  await sleep(SWAP_GRACE_MS) // another process may be between its two renames right now
+  signal?.throwIfAborted()
   if (!(await lost())) return
   try {
-    await fs.rename(aside, target)
+    await rename(fs, aside, target)
     await syncFolder(fs, dirname(target))
   } catch (error) {
     if (!(await exists(fs, target))) throw systemFailure(error, 'recover', target)

@@ -92,14 +92,21 @@ export async function writeTensors(
   }
 }
 
+/** Index of the first finite number that became infinite, or -1. */
+function firstOverflow(values: Float32Array, narrowed: Uint16Array): number {
+  for (let i = 0; i < narrowed.length; i++) {
+    if ((narrowed[i]! & 0x7fff) === 0x7c00 && Number.isFinite(values[i])) return i
+  }
+  return -1
+}
+
 async function writeNarrowed(sink: ByteSink, { name }: TensorSource, values: Float32Array, dtype: 'F16' | 'BF16') {
   const block = new Uint16Array(new ArrayBuffer(2 * Math.min(BLOCK, values.length)))
   for (let start = 0; start < values.length; start += BLOCK) {
     const part = values.subarray(start, start + BLOCK)
     const narrowed = block.subarray(0, part.length)
     narrow(dtype, part, narrowed)
-    const infinite =
-      dtype === 'F16' ? narrowed.findIndex((bits, i) => (bits & 0x7fff) === 0x7c00 && Number.isFinite(part[i])) : -1
+    const infinite = dtype === 'F16' ? firstOverflow(part, narrowed) : -1
     if (infinite >= 0) {
       throw new InvalidInputError(
         `tensor ${name}: element ${start + infinite} is ${part[infinite]}, beyond the 65504 that float16 can hold: store it as float32`,

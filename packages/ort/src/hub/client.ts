@@ -6,14 +6,19 @@ import { isAllowed, type RemoteFile } from './files.js'
 /** The part of `@huggingface/hub` that is used. */
 export interface HubModule {
   modelInfo(params: HubCall & { name: string; additionalFields: ['sha'] }): Promise<{ sha: string }>
-  listFiles(params: HubCall & { repo: string }): AsyncIterable<{
+  listFiles(params: HubCall & { repo: Repository }): AsyncIterable<{
     type: string
     path: string
     size: number
     oid?: string
     lfs?: { oid: string; size: number }
   }>
-  downloadFile(params: HubCall & { repo: string; path: string; xet: boolean }): Promise<Blob | null>
+  downloadFile(params: HubCall & { repo: Repository; path: string; xet: boolean }): Promise<Blob | null>
+}
+
+interface Repository {
+  type: 'model'
+  name: string
 }
 
 interface HubCall {
@@ -49,6 +54,9 @@ export interface HubClient {
   /** The contents of a file, piece by piece. */
   download(name: string, commit: string, path: string): AsyncIterable<Uint8Array>
 }
+
+/** The longest list of files that is read. */
+const MAX_ENTRIES = 100_000
 
 const load = async (): Promise<HubModule> => (await import('@huggingface/hub')) as unknown as HubModule
 
@@ -103,11 +111,15 @@ export async function createHubClient(options: HubClientOptions): Promise<HubCli
     },
     async list(name, commit) {
       const listing: Listing = { files: [], others: [] }
+      let count = 0
       const answers = operate(name, 'list of files', commit, async function* (call) {
-        const entries = hub.listFiles({ ...call, repo: name })[Symbol.asyncIterator]()
+        const entries = hub.listFiles({ ...call, repo: { type: 'model', name } })[Symbol.asyncIterator]()
         for (;;) {
           const { done, value } = await soon(entries.next())
           if (done) return
+          if (typeof value?.path !== 'string' || ++count > MAX_ENTRIES) {
+            throw new HubError(`${name}: expected a list of at most ${MAX_ENTRIES} files, got something else`, { name })
+          }
           yield value
         }
       })
@@ -120,7 +132,7 @@ export async function createHubClient(options: HubClientOptions): Promise<HubCli
     },
     download: (name, commit, path) =>
       operate(name, path, commit, async function* (call) {
-        const blob = await soon(hub.downloadFile({ ...call, repo: name, path, xet: false }))
+        const blob = await soon(hub.downloadFile({ ...call, repo: { type: 'model', name }, path, xet: false }))
         if (!blob)
           throw new HubError(`${name}: expected the file ${path} that its list names, got "not found"`, { name, path })
         const reader = blob.stream().getReader()
