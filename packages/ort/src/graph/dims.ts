@@ -119,8 +119,9 @@ export function bindSymbols(
     pending = pending.filter(({ dim, size }) => !solve(dim, size, bindings))
   }
   for (const { name, dim, size } of equations) {
-    if (symbolsOf(dim).some((symbol) => !Object.hasOwn(bindings, symbol))) continue
-    if (evaluateDim(dim, bindings) !== size) {
+    const unknown = symbolsOf(dim).filter((symbol) => !Object.hasOwn(bindings, symbol))
+    const isWhole = symbolsOf(dim).every((symbol) => Number.isInteger(bindings[symbol] ?? 0))
+    if (unknown.length === 0 && !(isWhole && evaluateDim(dim, bindings) === size)) {
       const spec = specs.find((one) => one.name === name)!
       throw misfit(name, spec.shape, concrete[name]!, bindings)
     }
