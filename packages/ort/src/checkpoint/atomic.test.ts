@@ -187,6 +187,24 @@ describe('folders', () => {
     expect(await listing()).toEqual(['target', 'target/a.txt', 'target/sub', 'target/sub/b.txt'])
   })
 
+  it('keeps what stands there when asked to, also when it came just now', async () => {
+    const keep = { existing: 'keep' } as const
+    await writeFolderAtomic(target(), fill('first'), keep)
+    await writeFolderAtomic(target(), fill('second'), keep)
+    expect(await text('target/a.txt')).toBe('first a')
+    await nodeFs.rm(target(), { recursive: true })
+    const racing: FileSystem = {
+      ...failingAt(Infinity).fs,
+      rename: async (from, to) => {
+        await nodeFs.cp(from, to, { recursive: true })
+        return nodeFs.rename(from, to)
+      },
+    }
+    await writeFolderAtomic(target(), fill('third'), { ...keep, fs: racing })
+    expect(await listing()).toEqual(['target', 'target/a.txt', 'target/sub', 'target/sub/b.txt'])
+    expect(await text('target/a.txt')).toBe('third a')
+  })
+
   it('waits for a program that holds the folder, but not for ever', async () => {
     const { fs } = failingAt(Infinity)
     const held = (times: number): FileSystem => ({

@@ -27,6 +27,14 @@ export interface WriteOptions extends CallOptions {
   readonly fs?: FileSystem
 }
 
+export interface FolderWriteOptions extends WriteOptions {
+  /**
+   * What happens to a folder that stands there when the new one is complete: `replace` (default), or `keep` it and drop the
+   * new one, for folders whose contents follow from their name.
+   */
+  readonly existing?: 'replace' | 'keep'
+}
+
 /** What was written, as a manifest records it. */
 export interface FileRecord {
   /** Bytes. */
@@ -214,7 +222,7 @@ export async function writeFileAtomic(
 
 /**
  * Writes a folder whole or not at all: `fill` puts files into a temporary folder beside it, which is synced and then takes
- * the name. An existing folder (or file) of that name is moved aside first and removed last.
+ * the name. An existing folder (or file) of that name is moved aside first and removed last (or kept: `existing`).
  *
  * Between the two renames the name is free for an instant; should the process die just then, {@link recoverFolder} puts
  * the old folder back.
@@ -225,9 +233,9 @@ export async function writeFileAtomic(
 export async function writeFolderAtomic<T>(
   path: string,
   fill: (staging: StagingFolder) => Promise<T>,
-  options: WriteOptions = {},
+  options: FolderWriteOptions = {},
 ): Promise<T> {
-  const { signal, fs = nodeFs } = options
+  const { signal, fs = nodeFs, existing = 'replace' } = options
   const target = resolve(path)
   const parent = dirname(target)
   signal?.throwIfAborted()
@@ -241,7 +249,8 @@ export async function writeFolderAtomic<T>(
       const result = await fill(staging)
       await staging.sync()
       signal?.throwIfAborted()
-      await swap(fs, temporary, target)
+      if (existing === 'keep') await settle(fs, temporary, target)
+      else await swap(fs, temporary, target)
       return result
     } catch (error) {
       await fs.rm(temporary, { recursive: true, force: true }).catch(() => undefined)
@@ -342,6 +351,19 @@ async function swap(fs: FileSystem, temporary: string, target: string): Promise<
   await confirm(fs, target)
   // The new folder stands. What cannot be removed now (a file held open on Windows) goes at the next save.
   if (replaces) await fs.rm(aside, { recursive: true, force: true }).catch(() => undefined)
+}
+
+/** Gives the temporary folder its name unless somebody else was faster. */
+async function settle(fs: FileSystem, temporary: string, target: string): Promise<void> {
+  try {
+    if (!(await exists(fs, target))) {
+      await rename(fs, temporary, target)
+      return await confirm(fs, target)
+    }
+  } catch (error) {
+    if (error instanceof CheckpointError || !(await exists(fs, target))) throw error
+  }
+  await fs.rm(temporary, { recursive: true, force: true })
 }
 
 /** Puts back the folder that {@link writeFolderAtomic} had moved aside when its process died between the two renames. */

@@ -4,7 +4,13 @@ import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CheckpointError, type CallOptions } from '@selfplay/engine'
 import { z } from 'zod'
-import { recoverFolder, writeFolderAtomic, type FileRecord, type StagingFolder, type WriteOptions } from './atomic.js'
+import {
+  recoverFolder,
+  writeFolderAtomic,
+  type FileRecord,
+  type StagingFolder,
+  type FolderWriteOptions,
+} from './atomic.js'
 import { checkJson, excerpt, printable, readJsonObject, type JsonObject, type JsonValue } from './json.js'
 import { innerPath } from './names.js'
 import { damaged, systemCode, systemFailure } from './problem.js'
@@ -55,7 +61,7 @@ export function writeManifestedFolder<T>(
   path: string,
   { kind, formatVersion }: FolderKind,
   fill: (staging: StagingFolder) => Promise<T>,
-  options: WriteOptions & { readonly about?: Readonly<Record<string, JsonValue>> } = {},
+  options: FolderWriteOptions & { readonly about?: Readonly<Record<string, JsonValue>> } = {},
 ): Promise<T> {
   const { about = {} } = options
   checkJson(about, 'about')

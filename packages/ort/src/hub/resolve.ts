@@ -1,14 +1,9 @@
 import { createHash } from 'node:crypto'
+import * as nodeFs from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { InvalidInputError, type CallOptions } from '@selfplay/engine'
-import {
-  writeFileAtomic,
-  type ByteSink,
-  type FileSystem,
-  type StagingFolder,
-  type WriteOptions,
-} from '../checkpoint/atomic.js'
+import { writeFileAtomic, type ByteSink, type FileSystem, type StagingFolder } from '../checkpoint/atomic.js'
 import { MODEL_FOLDER, readWeightMap } from '../checkpoint/folder.js'
 import { decodeUtf8, parseJsonObject, readText } from '../checkpoint/json.js'
 import { openManifestedFolder, writeManifestedFolder } from '../checkpoint/manifest.js'
@@ -155,36 +150,26 @@ interface Snapshot {
   readonly folder: string
 }
 
-/** Thrown to leave a staging folder: another process has put the same snapshot in place meanwhile. */
-const ALREADY_THERE = Symbol('already there')
-
-async function fetchSnapshot(
-  client: HubClient,
-  snapshot: Snapshot,
-  options: ResolveModelOptions & WriteOptions,
-): Promise<void> {
+async function fetchSnapshot(client: HubClient, snapshot: Snapshot, options: ResolveModelOptions): Promise<void> {
   const { name, commit, folder } = snapshot
   const { files, others } = await client.list(name, commit)
-  try {
-    await writeManifestedFolder(
-      folder,
-      MODEL_FOLDER,
-      async (staging) => {
-        const first = chooseFirst(files, others, name)
-        let shards: Iterable<string> | undefined
-        for (const file of first) {
-          const text = await fetchFile(client, snapshot, file, staging, options)
-          if (file.path === INDEX)
-            shards = readWeightMap(parseJsonObject(text, `${name}/${INDEX}`), `${name}/${INDEX}`).values()
-        }
-        for (const file of chooseWeights(files, name, shards)) await fetchFile(client, snapshot, file, staging, options)
-        if (await isPresent(folder, options)) throw ALREADY_THERE
-      },
-      { ...options, about: { repository: name, revision: snapshot.revision, commit } },
-    )
-  } catch (error) {
-    if (error !== ALREADY_THERE) throw error
-  }
+  const first = chooseFirst(files, others, name)
+  // Snapshots arrive whole: what stands here and is not complete was damaged since.
+  await (options.fs ?? nodeFs).rm(folder, { recursive: true, force: true })
+  await writeManifestedFolder(
+    folder,
+    MODEL_FOLDER,
+    async (staging) => {
+      let shards: Iterable<string> | undefined
+      for (const file of first) {
+        const text = await fetchFile(client, snapshot, file, staging, options)
+        if (file.path !== INDEX) continue
+        shards = readWeightMap(parseJsonObject(text, `${name}/${INDEX}`), `${name}/${INDEX}`).values()
+      }
+      for (const file of chooseWeights(files, name, shards)) await fetchFile(client, snapshot, file, staging, options)
+    },
+    { ...options, existing: 'keep', about: { repository: name, revision: snapshot.revision, commit } },
+  )
 }
 
 /** Fetches one file into the staging folder and compares it with the list. Gives the text of an index, else ''. */
