@@ -1,1 +1,83 @@
-export {}
+/** Rollouts, credit and training loops over any training core. */
+export * from './errors.js'
+export {
+  type Batch,
+  type Dataset,
+  type DatasetOptions,
+  type RowAt,
+  batchCount,
+  batches,
+  epochOrder,
+} from './dataset.js'
+export { Random, deriveSeed, type RandomState } from './random.js'
+export { scheduleFactor, type Schedule } from './schedule.js'
+export { nearest, parseStrict } from './strict-config.js'
+export * from './run/checkpoint.js'
+export * from './run/collapse.js'
+export { JsonlFile, writeFileAtomic } from './run/files.js'
+export { legalName, runFolderName } from './run/legal-name.js'
+export { RUN_FORMAT, RunFolder, type LineLengths } from './run/run-folder.js'
+export type { MetricsRow, RunInfo, Tracker } from './track/tracker.js'
+export {
+  frozen,
+  scripted,
+  seatAgents,
+  Samplers,
+  type Agent,
+  type FrozenAgent,
+  type Policy,
+  type ScriptedAgent,
+  type Seat,
+  type SeatSettings,
+  type Table,
+  type TrainableAgent,
+} from './magrpo/agents.js'
+export * from './magrpo/advantages.js'
+export {
+  analyseTrees,
+  type AgentGroup,
+  type AnalyseOptions,
+  type AnalysedNode,
+  type Analysis,
+} from './magrpo/analyse.js'
+export * from './magrpo/buffer.js'
+export {
+  comlrlDefaults,
+  lossOf,
+  magrpoConfigSchema,
+  resolveConfig,
+  type AgentSettings,
+  type EarlyTermination,
+  type MAGRPOConfig,
+  type ResolvedConfig,
+} from './magrpo/config.js'
+export { completionReturns, creditTree, type CreditOptions, type CreditedNode } from './magrpo/credit.js'
+export { toDatum, toSamples, type Sample } from './magrpo/datums.js'
+export { evaluateRows, type EvaluateOptions, type Evaluation, type EvaluationChain } from './magrpo/evaluate.js'
+export { RewardFailures, judgeNode, readRewards, type NodeRewards } from './magrpo/judge.js'
+export { learn, type AgentLearning, type LearnOptions, type Learning } from './magrpo/learn.js'
+export { learningMetrics, samplingMetrics, turnMetrics } from './magrpo/metrics.js'
+export type { Notice, NoticeCode } from './magrpo/notices.js'
+export { encodePrompt, formatPrompt } from './magrpo/prompts.js'
+export {
+  fromRecords,
+  parseRecord,
+  rolloutRecordSchema,
+  toRecord,
+  ROLLOUT_FORMAT,
+  type RolloutRecord,
+} from './magrpo/record.js'
+export * from './magrpo/reference-kl.js'
+export { sampleNodes, type SamplingOptions } from './magrpo/sampling.js'
+export { MODEL_MANIFEST_FORMAT } from './magrpo/save-model.js'
+export type { RunOptions } from './magrpo/session.js'
+export { growTrees, jointGenerations, type TreeOptions, type Trees } from './magrpo/tree.js'
+export {
+  MAGRPOTrainer,
+  type EvaluateArgs,
+  type MAGRPOTrainerOptions,
+  type MAGRPOUpdate,
+  type TrainResult,
+} from './magrpo/trainer.js'
+export type * from './magrpo/types.js'
+export { runUpdate, type UpdateContext, type UpdateResult } from './magrpo/update.js'

@@ -1,0 +1,169 @@
+import type { JointRewards, RewardValue } from '@selfplay/rewards'
+import { withDeadline } from '../deadline.js'
+import { DeadlineError, RewardError } from '../errors.js'
+import { describeValue } from './prompts.js'
+import type { JointNode, Task } from './types.js'
+
+/** The rewards of a node, both [agent][answer]; null: left out. */
+export interface NodeRewards {
+  readonly raw: RewardValue[][]
+  readonly processed: RewardValue[][]
+}
+
+export interface JudgeOptions {
+  readonly timeoutSeconds: number
+  readonly signal: AbortSignal
+}
+
+/**
+ * Calls the reward function, exactly once, with all joint answers of a node, and checks what it returns.
+ *
+ * @throws RewardError: it threw (`cause` is what), did not settle, returned a wrong number of values, or one that is neither
+ *   a finite number nor null; the same for the processor. The signal's reason when aborted.
+ */
+export async function judgeNode<Row>(
+  node: JointNode,
+  row: Row,
+  task: Pick<Task<Row>, 'rewardFunc' | 'rewardProcessor'>,
+  { timeoutSeconds, signal }: JudgeOptions,
+): Promise<NodeRewards> {
+  const place = { row: node.rowIndex, turn: node.turn, path: [...node.path] }
+  const args = {
+    completions: node.prompts.map((_, agent) =>
+      node.answers.map(({ generations }) => node.completions[agent]![generations[agent]!]!.text),
+    ),
+    prompts: node.prompts.map(({ text }) => text),
+    row,
+    turn: node.turn,
+    history: { prompts: node.promptHistory, responses: node.responseHistory },
+  }
+  let returned: JointRewards
+  try {
+    returned = await withDeadline((inner) => task.rewardFunc(args, { signal: inner }), {
+      seconds: timeoutSeconds,
+      signal,
+      what: 'rewardFunc',
+    })
+  } catch (cause) {
+    if (signal.aborted) throw cause
+    const failure = cause instanceof DeadlineError ? 'timeout' : 'threw'
+    const message = cause instanceof DeadlineError ? cause.message : `rewardFunc threw: ${String(cause)}`
+    throw new RewardError(failure, `${message} (${placeText(node)})`, place, { cause })
+  }
+  const raw = readRewards(returned, node)
+  return { raw, processed: process(raw, task.rewardProcessor, node) }
+}
+
+/** [agent][answer] of whatever a reward function may return; a shared list is repeated for each agent. */
+export function readRewards(returned: unknown, node: JointNode): RewardValue[][] {
+  const agents = node.prompts.length
+  const perAgent = isPerAgent(returned) ? returned.perAgent : undefined
+  const lists: unknown = perAgent ?? Array.from({ length: agents }, () => returned)
+  if (!Array.isArray(lists) || lists.length !== agents) {
+    throw new RewardError(
+      'wrong_length',
+      `rewardFunc must return one list per agent (${agents}) in perAgent, got ${describeValue(lists)} (${placeText(node)})`,
+      { expected: agents, got: Array.isArray(lists) ? lists.length : null },
+    )
+  }
+  return lists.map((list: unknown, agent) => readList(list, perAgent ? agent : null, node))
+}
+
+const isPerAgent = (value: unknown): value is { perAgent: unknown } =>
+  typeof value === 'object' && value !== null && 'perAgent' in value
+
+function readList(list: unknown, agent: number | null, node: JointNode): RewardValue[] {
+  const expected = node.answers.length
+  const which = agent === null ? '' : ` for agent ${agent}`
+  if (!Array.isArray(list) || list.length !== expected) {
+    throw new RewardError(
+      'wrong_length',
+      `rewardFunc must return ${expected} rewards${which}, one per joint answer, got ${describeValue(list)} (${placeText(node)})`,
+      { expected, got: Array.isArray(list) ? list.length : null, ...(agent !== null && { agent }) },
+    )
+  }
+  return Array.from(list, (value: unknown, answer) => {
+    if (value === null || (typeof value === 'number' && Number.isFinite(value))) return value
+    throw new RewardError(
+      'not_a_number',
+      `rewardFunc returned ${describeValue(value)}${which} for joint answer ${answer}: expected a finite number, ` +
+        `or null to leave it out (${placeText(node)})`,
+      { answer, got: describeValue(value), ...(agent !== null && { agent }) },
+    )
+  })
+}
+
+function process(
+  raw: readonly RewardValue[][],
+  processor: ((reward: number) => number) | undefined,
+  node: JointNode,
+): RewardValue[][] {
+  if (!processor) return raw.map((list) => [...list])
+  return raw.map((list) =>
+    list.map((value, answer) => {
+      if (value === null) return null
+      let processed: unknown
+      try {
+        processed = processor(value)
+      } catch (cause) {
+        throw new RewardError('threw', `rewardProcessor threw for ${value}: ${String(cause)}`, { answer }, { cause })
+      }
+      if (typeof processed === 'number' && Number.isFinite(processed)) return processed
+      throw new RewardError(
+        'not_a_number',
+        `rewardProcessor made ${describeValue(processed)} of ${value}: expected a finite number (${placeText(node)})`,
+        { answer, reward: value, got: describeValue(processed) },
+      )
+    }),
+  )
+}
+
+const placeText = ({ rowIndex, turn, path }: JointNode) =>
+  `row ${rowIndex}, turn ${turn}${path.length > 0 ? `, branch ${path.join('.')}` : ''}`
+
+/** Decides what a failed reward call does to a run; its numbers are part of a checkpoint. */
+export class RewardFailures {
+  /** Calls that worked. */
+  succeeded: number
+  /** Failures since the last that did. */
+  consecutive: number
+  total: number
+  private first: RewardError | undefined
+  private readonly limit: number
+
+  constructor(limit: number, counts = { succeeded: 0, consecutive: 0, total: 0 }) {
+    this.limit = limit
+    this.succeeded = counts.succeeded
+    this.consecutive = counts.consecutive
+    this.total = counts.total
+  }
+
+  success(): void {
+    this.succeeded++
+    this.consecutive = 0
+    this.first = undefined
+  }
+
+  /**
+   * Counts a failure that the run may survive; the node's answers are then left out.
+   *
+   * @throws RewardError: the failure itself when it is a wrong return value or no call has worked yet (a bug, not an
+   *   outage), or one that names the number of failures in a row, with the first as its cause.
+   */
+  failure(error: RewardError): void {
+    this.total++
+    this.consecutive++
+    this.first ??= error
+    const bug = error.failure === 'wrong_length' || error.failure === 'not_a_number' || this.succeeded === 0
+    if (bug) throw error
+    if (this.consecutive >= this.limit) {
+      throw new RewardError(
+        error.failure,
+        `${this.consecutive} reward calls in a row have failed (maxConsecutiveRewardFailures ${this.limit}); the first: ` +
+          this.first.message,
+        { consecutive: this.consecutive },
+        { cause: this.first },
+      )
+    }
+  }
+}

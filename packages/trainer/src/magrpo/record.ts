@@ -1,0 +1,164 @@
+import { InvalidInputError } from '@selfplay/engine'
+import { z } from 'zod'
+import type { AnalysedNode } from './analyse.js'
+import type { JointAnswer, JointNode } from './types.js'
+
+/** Version of the lines of `rollouts.jsonl`. */
+export const ROLLOUT_FORMAT = 1
+
+const numbers = z.array(z.number())
+const maybeNumbers = z.array(z.number().nullable())
+
+/** One line of `rollouts.jsonl`: a node with everything that credit and training were computed from. */
+export const rolloutRecordSchema = z.object({
+  formatVersion: z.number(),
+  /** The update it was trained in, from 1. */
+  step: z.number(),
+  epoch: z.number(),
+  envStep: z.number(),
+  row: z.number(),
+  turn: z.number(),
+  path: numbers,
+  /** [agent]. */
+  prompts: z.array(z.object({ text: z.string(), chat: z.boolean(), tokens: numbers })),
+  /** [agent][k]. */
+  completions: z.array(
+    z.array(
+      z.object({
+        text: z.string(),
+        tokens: numbers,
+        logprobs: numbers,
+        keptMass: numbers,
+        stopReason: z.enum(['stop', 'length', 'scripted']),
+        policyVersion: z.number(),
+      }),
+    ),
+  ),
+  answers: z.array(
+    z.object({
+      generations: numbers,
+      rawRewards: maybeNumbers,
+      rewards: maybeNumbers,
+      ending: z.enum(['last_turn', 'terminated', 'left_out']).nullable(),
+      reason: z.string().nullable(),
+    }),
+  ),
+  /** [agent][answer]. */
+  jointReturns: z.array(maybeNumbers),
+  /** [agent][k], after the KL penalty. */
+  returns: z.array(maybeNumbers),
+  /** [agent][k]. */
+  advantages: z.array(maybeNumbers),
+})
+
+export type RolloutRecord = z.output<typeof rolloutRecordSchema>
+
+/** A node as a line of `rollouts.jsonl`. */
+export function toRecord(
+  analysed: AnalysedNode,
+  place: { readonly step: number; readonly epoch: number },
+): RolloutRecord {
+  const { node, envStep, jointReturns, groups } = analysed
+  return {
+    formatVersion: ROLLOUT_FORMAT,
+    ...place,
+    envStep,
+    row: node.rowIndex,
+    turn: node.turn,
+    path: [...node.path],
+    prompts: node.prompts.map(({ text, chat, tokens }) => ({ text, chat, tokens: [...tokens] })),
+    completions: node.completions.map((list) =>
+      list.map(({ text, tokens, logprobs, keptMass, stopReason, policyVersion }) => ({
+        text,
+        tokens: [...tokens],
+        logprobs: [...logprobs],
+        keptMass: [...keptMass],
+        stopReason,
+        policyVersion,
+      })),
+    ),
+    answers: node.answers.map(({ generations, rawRewards, rewards, ending, reason }) => ({
+      generations: [...generations],
+      rawRewards,
+      rewards,
+      ending,
+      reason,
+    })),
+    jointReturns,
+    returns: groups.map(({ returns }) => [...returns]),
+    advantages: groups.map(({ advantages }) => [...advantages]),
+  }
+}
+
+/**
+ * Reads one line of `rollouts.jsonl`.
+ * @throws InvalidInputError when it is none, or of a newer format.
+ */
+export function parseRecord(line: string): RolloutRecord {
+  let value: unknown
+  try {
+    value = JSON.parse(line)
+  } catch {
+    throw new InvalidInputError(`expected a line of rollouts.jsonl, got ${JSON.stringify(line.slice(0, 60))}`)
+  }
+  const version = (value as { formatVersion?: unknown } | null)?.formatVersion
+  if (typeof version === 'number' && version > ROLLOUT_FORMAT) {
+    throw new InvalidInputError(
+      `this rollout has format version ${version}; this version of selfplay reads up to ${ROLLOUT_FORMAT}: update it`,
+      { formatVersion: version },
+    )
+  }
+  const parsed = rolloutRecordSchema.safeParse(value)
+  if (parsed.success) return parsed.data
+  throw new InvalidInputError(`expected a line of rollouts.jsonl: ${parsed.error.issues[0]?.message ?? 'unreadable'}`)
+}
+
+/**
+ * Builds the trees of one update again from its lines, as {@link creditTree} takes them. What a node was shown earlier is
+ * taken from its ancestors.
+ */
+export function fromRecords(records: readonly RolloutRecord[]): JointNode[] {
+  const roots: JointNode[] = []
+  const byPlace = new Map<string, JointNode>()
+  const key = (row: number, path: readonly number[]) => `${row}:${path.join('.')}`
+  for (const record of [...records].sort((a, b) => a.turn - b.turn)) {
+    const parent = byPlace.get(key(record.row, record.path.slice(0, -1)))
+    const from = record.path.length > 0 ? parent?.answers[record.path.at(-1)!] : undefined
+    if (record.path.length > 0 && (!parent || !from)) {
+      throw new InvalidInputError(
+        `row ${record.row}, branch ${record.path.join('.')}: its parent is not among the records`,
+      )
+    }
+    const node = nodeOf(record, parent, from)
+    byPlace.set(key(record.row, record.path), node)
+    if (from) from.child = node
+    else roots.push(node)
+  }
+  return roots
+}
+
+function nodeOf(record: RolloutRecord, parent: JointNode | undefined, from: JointAnswer | undefined): JointNode {
+  return {
+    rowIndex: record.row,
+    turn: record.turn,
+    path: record.path,
+    prompts: record.prompts.map(({ text, chat, tokens }) => ({ text, chat, tokens: Int32Array.from(tokens) })),
+    promptHistory: record.prompts.map((_, agent) =>
+      parent ? [...parent.promptHistory[agent]!, parent.prompts[agent]!.text] : [],
+    ),
+    responseHistory: record.prompts.map((_, agent) =>
+      parent && from
+        ? [...parent.responseHistory[agent]!, parent.completions[agent]![from.generations[agent]!]!.text]
+        : [],
+    ),
+    completions: record.completions.map((list) =>
+      list.map((completion) => ({
+        ...completion,
+        tokens: Int32Array.from(completion.tokens),
+        logprobs: Float32Array.from(completion.logprobs),
+        keptMass: Float32Array.from(completion.keptMass),
+      })),
+    ),
+    answers: record.answers.map((answer) => ({ ...answer, child: null })),
+  }
+}

@@ -1,0 +1,246 @@
+import { readFile } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import type { TrainingClient } from '@selfplay/engine'
+import { CheckpointError } from '@selfplay/engine'
+import { ConfigError, RunFolderError } from '../errors.js'
+import {
+  CHECKPOINT_FORMAT,
+  checkpointName,
+  newestCheckpoint,
+  pruneCheckpoints,
+  readTrainerState,
+  saveCheckpoint,
+} from '../run/checkpoint.js'
+import { RunFolder, noLines, type LineLengths } from '../run/run-folder.js'
+import type { MetricsRow, Tracker } from '../track/tracker.js'
+import type { Policy, Table } from './agents.js'
+import type { AnalysedNode } from './analyse.js'
+import type { ResolvedConfig } from './config.js'
+import { forgetRefusedGradients, holdsRefusedGradients } from './learn.js'
+import type { Notice } from './notices.js'
+import { toRecord } from './record.js'
+import {
+  configDifferences,
+  initialState,
+  loadNodes,
+  saveNodes,
+  trainerStateSchema,
+  type TrainerState,
+} from './state.js'
+
+export interface RunOptions {
+  readonly directory: string
+  /** Go on from the newest complete checkpoint (true), or from this checkpoint folder. Default false: a new run. */
+  readonly resume?: boolean | string
+  /** Write `rollouts.jsonl`. Default true. */
+  readonly rollouts?: boolean
+}
+
+export interface SessionOptions {
+  readonly run: RunOptions | null
+  readonly trackers: readonly Tracker[]
+  readonly config: ResolvedConfig
+  readonly table: Table
+  readonly onNotice: (notice: Notice) => void
+}
+
+/** The outside of a training loop: its run folder, checkpoints, trackers and notices. */
+export class Session {
+  private readonly folder: RunFolder | null
+  private readonly options: SessionOptions
+  private lines: LineLengths = noLines
+  private opened = false
+  private savedStep = -1
+  /** The newest checkpoint of this run. */
+  checkpoint: string | null = null
+  /** Notices since the last update was given out. */
+  pending: Notice[] = []
+
+  constructor(options: SessionOptions) {
+    this.options = options
+    this.folder = options.run ? new RunFolder(options.run.directory) : null
+  }
+
+  private get trained(): Policy[] {
+    return this.options.table.policies.filter(({ trained }) => trained)
+  }
+
+  /** Starts a run, or takes one up again: weights, optimisers and everything in the state come from the checkpoint then. */
+  async start(): Promise<TrainerState> {
+    const { run, config, table, trackers } = this.options
+    const { folder } = this
+    let state = initialState(config, table.policies.length)
+    let resumed = false
+    if (folder && run) {
+      const found = await folder.holdsRun()
+      if (run.resume) {
+        const saved = await this.findCheckpoint(folder, run.resume, found)
+        if (saved) state = await this.load(saved)
+        resumed = saved !== null
+      } else if (found) {
+        throw new RunFolderError(
+          `${folder.directory} already holds a run: set resume to go on with it, or choose another folder`,
+          { directory: folder.directory },
+        )
+      }
+    }
+    if (!resumed) this.refuseLeftovers()
+    if (folder) {
+      await folder.open(this.lines)
+      await folder.describe(await this.description(folder))
+    }
+    this.opened = true
+    const name = folder?.name ?? 'magrpo'
+    for (const tracker of trackers)
+      tracker.start({ name, config: config as Record<string, unknown>, resumedAt: state.step })
+    if (resumed) await this.notice('resumed', 'info', `resumed after update ${state.step} from ${this.checkpoint}`)
+    for (const held of this.early.splice(0)) await this.notice(held.code, held.level, held.message)
+    return state
+  }
+
+  /** Opens the files again for a loop that was interrupted in this process. */
+  async reopen(): Promise<void> {
+    await this.folder?.open(this.lines)
+    this.opened = true
+  }
+
+  /** Notices from before the files were open. */
+  private readonly early: Notice[] = []
+
+  private async findCheckpoint(folder: RunFolder, resume: true | string, found: boolean): Promise<string | null> {
+    if (typeof resume === 'string') return resume
+    if (!found) {
+      throw new RunFolderError(`${folder.directory} holds no run to resume: check the path, or start a new run`, {
+        directory: folder.directory,
+      })
+    }
+    const newest = await newestCheckpoint(folder.checkpoints)
+    if (!newest) {
+      const message = `${folder.directory} has no checkpoint yet: the run starts over`
+      this.early.push({ code: 'started_over', level: 'warning', message })
+      return null
+    }
+    for (const { directory, problem } of newest.skipped) {
+      const message = `${basename(directory)} is not complete (${problem}): using ${basename(newest.directory)} instead`
+      this.early.push({ code: 'checkpoint_skipped', level: 'warning', message })
+    }
+    return newest.directory
+  }
+
+  private async load(directory: string): Promise<TrainerState> {
+    const { config, table } = this.options
+    const saved = await readTrainerState(directory, trainerStateSchema)
+    const differences = configDifferences(saved.config, config)
+    if (differences.length > 0) {
+      throw new ConfigError(
+        `the run in ${directory} was made with other settings: ${differences.join('; ')}. Use the same, or start a new run`,
+        { differences },
+      )
+    }
+    if (saved.buffers.length !== table.policies.length) {
+      throw new CheckpointError(
+        `${directory} is of a run with ${saved.buffers.length} policies, this one has ${table.policies.length}`,
+        { directory, expected: table.policies.length, got: saved.buffers.length },
+      )
+    }
+    for (const policy of this.trained) {
+      const client = policy.client as TrainingClient
+      await client.loadState(join(directory, partName(policy)))
+      forgetRefusedGradients(client)
+    }
+    const { formatVersion: _version, lines, config: _config, buffers, ...rest } = saved
+    this.lines = lines
+    this.checkpoint = directory
+    this.savedStep = saved.step
+    return { ...rest, buffers: buffers.map((nodes) => loadNodes(nodes)) }
+  }
+
+  private refuseLeftovers(): void {
+    const left = this.trained.find(({ client }) => holdsRefusedGradients(client as TrainingClient))
+    if (!left) return
+    throw new ConfigError(
+      `agents[${left.seats[0]}] still holds the gradients of a step that was refused: load the agent anew, or resume from a checkpoint`,
+      { agent: left.seats[0] },
+    )
+  }
+
+  private async description(folder: RunFolder): Promise<Record<string, unknown>> {
+    const { config, table } = this.options
+    const earlier = await readFile(join(folder.directory, 'config.json'), 'utf8').then(
+      (text) => (JSON.parse(text) as { createdAt?: string }).createdAt,
+      () => undefined,
+    )
+    const agents = table.seats.map(({ kind, policy, settings }) => ({
+      kind,
+      policy: policy?.index ?? null,
+      model: policy?.client?.info ?? null,
+      settings,
+    }))
+    return { trainer: 'MAGRPO', createdAt: earlier ?? new Date().toISOString(), config, agents }
+  }
+
+  /** Tells something to the user, the run folder and the next update. */
+  async notice(code: Notice['code'], level: Notice['level'], message: string, step?: number): Promise<void> {
+    const notice: Notice = { code, level, message }
+    this.options.onNotice(notice)
+    this.pending.push(notice)
+    if (this.opened) await this.folder?.events.append([{ ...(step !== undefined && { step }), ...notice }])
+  }
+
+  /** Writes an update's row and rollouts, and gives the row to the trackers when it is its turn. */
+  async update(metrics: MetricsRow, nodes: readonly AnalysedNode[], last: boolean): Promise<void> {
+    const { config, run, trackers } = this.options
+    const step = metrics['step']!
+    await this.folder?.metrics.append([metrics])
+    if (run?.rollouts !== false) {
+      await this.folder?.rollouts.append(nodes.map((node) => toRecord(node, { step, epoch: metrics['epoch']! })))
+    }
+    if (step === 1 || step % config.loggingSteps === 0 || last) for (const tracker of trackers) tracker.log(metrics)
+  }
+
+  /** Writes an evaluation's row: `step` and `eval/*`. */
+  async evaluation(row: MetricsRow): Promise<void> {
+    await this.folder?.evaluations.append([row])
+    for (const tracker of this.options.trackers) tracker.log(row)
+  }
+
+  /** Saves a checkpoint of a state between two updates, unless its step has one. Does nothing without a run folder. */
+  async save(state: TrainerState): Promise<void> {
+    const { folder } = this
+    if (!folder || this.savedStep === state.step) return
+    const { config } = this.options
+    this.lines = await folder.lengths()
+    const { buffers, ...rest } = state
+    const trainer = {
+      formatVersion: CHECKPOINT_FORMAT,
+      ...rest,
+      buffers: buffers.map((nodes) => saveNodes(nodes)),
+      lines: this.lines,
+      config,
+    }
+    const parts = this.trained.map((policy) => ({
+      name: partName(policy),
+      save: (directory: string) => (policy.client as TrainingClient).saveState(directory),
+    }))
+    this.checkpoint = await saveCheckpoint(folder.checkpoints, state.step, trainer, parts)
+    this.savedStep = state.step
+    await pruneCheckpoints(
+      folder.checkpoints,
+      config.keepCheckpoints,
+      state.best ? [checkpointName(state.best.step)] : [],
+    )
+    await this.notice('checkpoint', 'info', `checkpoint of update ${state.step}: ${this.checkpoint}`, state.step)
+  }
+
+  async close(outcome: 'finished' | 'failed' | 'aborted'): Promise<void> {
+    if (this.opened && this.folder) {
+      this.lines = await this.folder.lengths()
+      await this.folder.close()
+    }
+    this.opened = false
+    await Promise.all(this.options.trackers.map((tracker) => tracker.finish(outcome)))
+  }
+}
+
+/** The folder of a policy within a checkpoint: that of its first agent. */
+const partName = (policy: Policy): string => `agent_${policy.seats[0]}`

@@ -1,0 +1,318 @@
+import { ContextOverflowError } from '@selfplay/engine'
+import type { RewardValue } from '@selfplay/rewards'
+import { settleAll, withDeadline } from '../deadline.js'
+import { RewardError, TransitionError } from '../errors.js'
+import type { Samplers, Seat } from './agents.js'
+import type { EarlyTermination } from './config.js'
+import { judgeNode, type RewardFailures } from './judge.js'
+import { describeValue, encodePrompt, formatPrompt, formatterOf, isPrompt } from './prompts.js'
+import { sampleNodes } from './sampling.js'
+import type { JointAnswer, JointNode, Prompt, PromptRow, ShownPrompt, Task, TransitionArgs } from './types.js'
+import type { RowAt } from '../dataset.js'
+
+/** Everything that growing a tree needs besides the rows. */
+export interface TreeOptions<Row> {
+  readonly task: Task<Row>
+  readonly seats: readonly Seat[]
+  readonly samplers: Samplers
+  readonly numTurns: number
+  /** Completions of each agent at a node of this turn (from 1). */
+  readonly generationsAt: (turn: number) => number
+  readonly jointMode: 'aligned' | 'cross'
+  readonly earlyTermination: EarlyTermination | null
+  readonly externalPromptPassthrough: boolean
+  /** Null: each agent's own. */
+  readonly temperature: number | null
+  readonly seed: number
+  readonly maxConcurrentPolicies: number
+  readonly rewardTimeoutSeconds: number
+  readonly transitionTimeoutSeconds: number
+  readonly failures: RewardFailures
+  readonly signal: AbortSignal
+}
+
+/** Seconds spent in the parts of a rollout. */
+export interface TreeTimes {
+  sample: number
+  reward: number
+  transition: number
+}
+
+export interface Trees {
+  /** One per row, in order. */
+  readonly roots: JointNode[]
+  readonly times: TreeTimes
+}
+
+/**
+ * Grows one tree of joint answers per row: sample, judge, and, where a branch goes on, ask the transition and go deeper.
+ * All nodes of a level, of all rows, are sampled together.
+ */
+export async function growTrees<Row extends PromptRow>(
+  rows: readonly RowAt<Row>[],
+  options: TreeOptions<Row>,
+): Promise<Trees> {
+  const times: TreeTimes = { sample: 0, reward: 0, transition: 0 }
+  const rowOf = new Map(rows.map(({ index, row }) => [index, row]))
+  const contexts = await contextLengths(options)
+  const roots = rows.map(({ row, index }) => openRoot(row, index, contexts, options))
+  let level: JointNode[] = roots
+  for (let turn = 1; level.length > 0; turn++) {
+    await timed(times, 'sample', () => fillCompletions(level, turn, rowOf, options))
+    await timed(times, 'reward', () => judgeLevel(level, rowOf, options))
+    for (const node of level) endBranches(node, options)
+    const parents = level
+    level = await timed(times, 'transition', () => openChildren(parents, rowOf, contexts, options))
+  }
+  return { roots, times }
+}
+
+async function timed<T>(times: TreeTimes, part: keyof TreeTimes, work: () => Promise<T>): Promise<T> {
+  const start = performance.now()
+  try {
+    return await work()
+  } finally {
+    times[part] += (performance.now() - start) / 1000
+  }
+}
+
+/** Context length of each seat's model; infinite for scripted ones. */
+async function contextLengths<Row>({ seats, samplers }: TreeOptions<Row>): Promise<number[]> {
+  const lengths: number[] = []
+  for (const { policy } of seats) {
+    if (!policy) lengths.push(Infinity)
+    else lengths.push(policy.client?.info.contextLength ?? (await samplers.of(policy)).contextLength)
+  }
+  return lengths
+}
+
+function openRoot<Row extends PromptRow>(
+  row: Row,
+  rowIndex: number,
+  contexts: readonly number[],
+  options: TreeOptions<Row>,
+): JointNode {
+  const { seats, task } = options
+  const prompts = seats.map((seat, agent) => {
+    const args = { row, prompt: row.prompt, agent, numAgents: seats.length, turn: 1 }
+    const prompt = formatPrompt(formatterOf(task.formatters, agent), args, rowIndex)
+    return encodePrompt(prompt, seat, contexts[agent]!, { rowIndex, turn: 1, agent })
+  })
+  const none = seats.map(() => [])
+  return {
+    rowIndex,
+    turn: 1,
+    path: [],
+    prompts,
+    promptHistory: none,
+    responseHistory: none,
+    completions: [],
+    answers: [],
+  }
+}
+
+async function fillCompletions<Row>(
+  level: readonly JointNode[],
+  turn: number,
+  rowOf: ReadonlyMap<number, Row>,
+  options: TreeOptions<Row>,
+): Promise<void> {
+  const numGenerations = options.generationsAt(turn)
+  const drawn = await sampleNodes(level, {
+    ...options,
+    numGenerations,
+    scriptedTimeoutSeconds: options.transitionTimeoutSeconds,
+    rowOf: (node) => rowOf.get(node.rowIndex) as Row,
+  })
+  level.forEach((node, n) => {
+    node.completions = drawn[n]!
+    node.answers = jointGenerations(numGenerations, options.seats.length, options.jointMode).map((generations) => ({
+      generations,
+      rawRewards: [],
+      rewards: [],
+      ending: null,
+      reason: null,
+      child: null,
+    }))
+  })
+}
+
+/**
+ * Which completions make up each joint answer, [answer][agent]: aligned k, k, ... or, crossed, all K^n combinations with
+ * agent 0 slowest. One agent has nobody to cross with.
+ */
+export function jointGenerations(K: number, agents: number, mode: 'aligned' | 'cross'): number[][] {
+  if (mode === 'aligned' || agents === 1) {
+    return Array.from({ length: K }, (_, k) => Array.from({ length: agents }, () => k))
+  }
+  return Array.from({ length: K ** agents }, (_, j) =>
+    Array.from({ length: agents }, (_unused, agent) => Math.floor(j / K ** (agents - 1 - agent)) % K),
+  )
+}
+
+async function judgeLevel<Row>(
+  level: readonly JointNode[],
+  rowOf: ReadonlyMap<number, Row>,
+  options: TreeOptions<Row>,
+): Promise<void> {
+  const { task, rewardTimeoutSeconds, signal, failures } = options
+  const outcomes = await Promise.allSettled(
+    level.map((node) =>
+      judgeNode(node, rowOf.get(node.rowIndex) as Row, task, { timeoutSeconds: rewardTimeoutSeconds, signal }),
+    ),
+  )
+  // In node order, whatever settled first, so that a run and its repetition count failures alike.
+  level.forEach((node, n) => {
+    const outcome = outcomes[n]!
+    if (outcome.status === 'fulfilled') {
+      failures.success()
+      node.answers.forEach((answer, j) => {
+        answer.rawRewards = outcome.value.raw.map((list) => list[j] as RewardValue)
+        answer.rewards = outcome.value.processed.map((list) => list[j] as RewardValue)
+        if (answer.rewards.every((reward) => reward === null)) leaveOut(answer, 'the reward function left it out')
+      })
+      return
+    }
+    if (!(outcome.reason instanceof RewardError)) throw outcome.reason
+    failures.failure(outcome.reason)
+    for (const answer of node.answers) {
+      answer.rawRewards = options.seats.map(() => null)
+      answer.rewards = options.seats.map(() => null)
+      leaveOut(answer, outcome.reason.message)
+    }
+  })
+}
+
+function leaveOut(answer: JointAnswer, reason: string): void {
+  answer.ending = 'left_out'
+  answer.reason = reason
+}
+
+/** Marks the answers of a judged node after which nothing more is asked. */
+function endBranches<Row>(node: JointNode, { numTurns, earlyTermination }: TreeOptions<Row>): void {
+  for (const answer of node.answers) if (node.turn === numTurns) answer.ending ??= 'last_turn'
+  if (!earlyTermination || node.turn === numTurns) return
+  const { threshold, scope } = earlyTermination
+  const values = node.answers.map((answer) => terminationValue(answer, earlyTermination))
+  const nodeValue = mean(values.filter((value) => value !== null))
+  node.answers.forEach((answer, j) => {
+    const value = scope === 'node' ? nodeValue : values[j]!
+    if (answer.ending || value === null || !(value > threshold)) return
+    answer.ending = 'terminated'
+    const whose = scope === 'node' ? 'mean reward of the node' : 'reward'
+    answer.reason = `${whose} ${Number(value.toPrecision(6))} > threshold ${threshold}`
+  })
+}
+
+/** What the threshold is compared with: the answer's reward, averaged over agents that have rewards of their own. */
+export function terminationValue(answer: JointAnswer, { on }: Pick<EarlyTermination, 'on'>): number | null {
+  const rewards = on === 'raw' ? answer.rawRewards : answer.rewards
+  return mean(rewards.filter((reward) => reward !== null))
+}
+
+const mean = (values: readonly number[]): number | null =>
+  values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length
+
+async function openChildren<Row extends PromptRow>(
+  level: readonly JointNode[],
+  rowOf: ReadonlyMap<number, Row>,
+  contexts: readonly number[],
+  options: TreeOptions<Row>,
+): Promise<JointNode[]> {
+  const opened = level.flatMap((node) =>
+    node.answers.map(async (answer, j) => {
+      if (answer.ending) return null
+      const row = rowOf.get(node.rowIndex) as Row
+      const args = transitionArgs(node, answer, row)
+      const prompts = await askTransition(args, node, options)
+      const shown = showPrompts(prompts, row, node, contexts, options)
+      if (shown instanceof ContextOverflowError) {
+        leaveOut(answer, `context overflow: ${shown.message}`)
+        return null
+      }
+      answer.child = {
+        rowIndex: node.rowIndex,
+        turn: node.turn + 1,
+        path: [...node.path, j],
+        prompts: shown,
+        promptHistory: args.promptHistory,
+        responseHistory: args.responseHistory,
+        completions: [],
+        answers: [],
+      }
+      return answer.child
+    }),
+  )
+  return (await settleAll(opened)).filter((node) => node !== null)
+}
+
+function transitionArgs<Row extends PromptRow>(node: JointNode, answer: JointAnswer, row: Row): TransitionArgs<Row> {
+  const agentCompletions = answer.generations.map((k, agent) => node.completions[agent]![k]!.text)
+  return {
+    prompt: row.prompt as TransitionArgs<Row>['prompt'],
+    agentCompletions,
+    numAgents: node.prompts.length,
+    turn: node.turn,
+    row,
+    promptHistory: node.promptHistory.map((texts, agent) => [...texts, node.prompts[agent]!.text]),
+    responseHistory: node.responseHistory.map((texts, agent) => [...texts, agentCompletions[agent]!]),
+  }
+}
+
+async function askTransition<Row>(
+  args: TransitionArgs<Row>,
+  node: JointNode,
+  { task, transitionTimeoutSeconds, signal }: TreeOptions<Row>,
+): Promise<readonly Prompt[]> {
+  const place = { row: node.rowIndex, turn: node.turn }
+  const where = `row ${node.rowIndex}, after turn ${node.turn}`
+  let prompts: unknown
+  try {
+    prompts = await withDeadline((inner) => task.externalTransition!(args, { signal: inner }), {
+      seconds: transitionTimeoutSeconds,
+      signal,
+      what: 'externalTransition',
+    })
+  } catch (cause) {
+    if (signal.aborted) throw cause
+    const message = cause instanceof Error ? cause.message : String(cause)
+    throw new TransitionError(`externalTransition failed at ${where}: ${message}`, place, { cause })
+  }
+  if (!Array.isArray(prompts) || prompts.length !== args.numAgents) {
+    throw new TransitionError(
+      `externalTransition must return ${args.numAgents} prompts, one per agent, got ${describeValue(prompts)} at ${where}`,
+      { ...place, expected: args.numAgents, got: Array.isArray(prompts) ? prompts.length : null },
+    )
+  }
+  const bad = prompts.findIndex((prompt) => !isPrompt(prompt))
+  if (bad >= 0) {
+    throw new TransitionError(
+      `externalTransition must return text or a list of {role, content} for each agent, got ${describeValue(prompts[bad])} ` +
+        `for agent ${bad} at ${where}`,
+      { ...place, agent: bad },
+    )
+  }
+  return prompts as Prompt[]
+}
+
+/** The next turn's prompts; an overflow of the context is returned, not thrown: it ends one branch, not a run. */
+function showPrompts<Row>(
+  prompts: readonly Prompt[],
+  row: Row,
+  node: JointNode,
+  contexts: readonly number[],
+  { seats, task, externalPromptPassthrough }: TreeOptions<Row>,
+): ShownPrompt[] | ContextOverflowError {
+  const turn = node.turn + 1
+  try {
+    return seats.map((seat, agent) => {
+      const prompt = prompts[agent]!
+      const formatter = externalPromptPassthrough ? undefined : formatterOf(task.formatters, agent)
+      const formatted = formatPrompt(formatter, { row, prompt, agent, numAgents: seats.length, turn }, node.rowIndex)
+      return encodePrompt(formatted, seat, contexts[agent]!, { rowIndex: node.rowIndex, turn, agent })
+    })
+  } catch (error) {
+    if (error instanceof ContextOverflowError) return error
+    throw error
+  }
+}

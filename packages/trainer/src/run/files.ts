@@ -1,0 +1,108 @@
+import { open, mkdir, rename, rm, stat, truncate, type FileHandle } from 'node:fs/promises'
+import { dirname, join, basename } from 'node:path'
+import { RunFolderError } from '../errors.js'
+
+/** Makes what was renamed in a folder last. Not every platform can open a folder; there the rename alone must do. */
+export async function syncFolder(path: string): Promise<void> {
+  try {
+    const handle = await open(path, 'r')
+    try {
+      await handle.sync()
+    } finally {
+      await handle.close()
+    }
+  } catch {
+    // Windows refuses to open folders.
+  }
+}
+
+/** Writes a whole file or nothing: temporary name, fsync, rename. UTF-8. */
+export async function writeFileAtomic(path: string, text: string): Promise<void> {
+  await mkdir(dirname(path), { recursive: true })
+  const temporary = join(dirname(path), `.${basename(path)}.${process.pid}.tmp`)
+  try {
+    const handle = await open(temporary, 'w')
+    try {
+      await handle.writeFile(text, 'utf8')
+      await handle.sync()
+    } finally {
+      await handle.close()
+    }
+    await rename(temporary, path)
+  } catch (error) {
+    await rm(temporary, { force: true })
+    throw error
+  }
+  await syncFolder(dirname(path))
+}
+
+export const exists = (path: string): Promise<boolean> =>
+  stat(path).then(
+    () => true,
+    () => false,
+  )
+
+/** A file of one JSON value per line that is only ever appended to, or cut back to an earlier length. */
+export class JsonlFile {
+  readonly path: string
+  private handle: FileHandle | undefined
+  private bytes = 0
+
+  constructor(path: string) {
+    this.path = path
+  }
+
+  /** Length of the file in bytes: everything appended so far. */
+  get length(): number {
+    return this.bytes
+  }
+
+  /**
+   * Opens the file, cut to `length` bytes (default 0: a new file).
+   * @throws RunFolderError when the file is shorter than that: lines that a checkpoint counts on are gone.
+   */
+  async open(length = 0): Promise<void> {
+    await this.close()
+    await mkdir(dirname(this.path), { recursive: true })
+    if (length > 0) {
+      const size = await stat(this.path).then(
+        (found) => found.size,
+        () => 0,
+      )
+      if (size < length) {
+        throw new RunFolderError(
+          `${basename(this.path)} has ${size} bytes, but the checkpoint was written when it had ${length}: ` +
+            'restore the file or start a new run folder',
+          { path: this.path, expected: length, got: size },
+        )
+      }
+      await truncate(this.path, length)
+    }
+    this.handle = await open(this.path, length > 0 ? 'a' : 'w')
+    this.bytes = length
+  }
+
+  /** Appends one line per value, in one write. */
+  async append(values: readonly unknown[]): Promise<void> {
+    if (!this.handle) throw new RunFolderError(`${basename(this.path)} is not open`, { path: this.path })
+    if (values.length === 0) return
+    const data = Buffer.from(values.map((value) => `${JSON.stringify(value)}\n`).join(''), 'utf8')
+    try {
+      await this.handle.appendFile(data)
+    } catch (cause) {
+      const message = cause instanceof Error ? cause.message : String(cause)
+      throw new RunFolderError(`${this.path} could not be written: ${message}`, { path: this.path }, { cause })
+    }
+    this.bytes += data.length
+  }
+
+  async sync(): Promise<void> {
+    await this.handle?.sync()
+  }
+
+  async close(): Promise<void> {
+    const { handle } = this
+    this.handle = undefined
+    await handle?.close()
+  }
+}

@@ -1,0 +1,102 @@
+import { readFile } from 'node:fs/promises'
+import { basename, join, resolve } from 'node:path'
+import { RunFolderError } from '../errors.js'
+import { JsonlFile, exists, writeFileAtomic } from './files.js'
+
+/** Version of the layout of a run folder. */
+export const RUN_FORMAT = 1
+
+/** Lengths of the run's line files in bytes, as a checkpoint remembers them. */
+export interface LineLengths {
+  readonly metrics: number
+  readonly evaluations: number
+  readonly rollouts: number
+  readonly events: number
+}
+
+export const noLines: LineLengths = { metrics: 0, evaluations: 0, rollouts: 0, events: 0 }
+
+/**
+ * Where a run lives:
+ * `config.json`, `metrics.jsonl` (a row per update), `evaluations.jsonl` (a row per evaluation), `rollouts.jsonl` (a line per
+ * node), `events.jsonl` (what a person should know: notices in words), `checkpoints/`.
+ */
+export class RunFolder {
+  readonly directory: string
+  readonly metrics: JsonlFile
+  readonly evaluations: JsonlFile
+  readonly rollouts: JsonlFile
+  readonly events: JsonlFile
+
+  constructor(directory: string) {
+    this.directory = resolve(directory)
+    const file = (name: string) => new JsonlFile(join(this.directory, name))
+    this.metrics = file('metrics.jsonl')
+    this.evaluations = file('evaluations.jsonl')
+    this.rollouts = file('rollouts.jsonl')
+    this.events = file('events.jsonl')
+  }
+
+  get name(): string {
+    return basename(this.directory)
+  }
+
+  get checkpoints(): string {
+    return join(this.directory, 'checkpoints')
+  }
+
+  /** Whether a run has been here. @throws RunFolderError when it is of a newer layout. */
+  async holdsRun(): Promise<boolean> {
+    const path = join(this.directory, 'config.json')
+    if (!(await exists(path))) return false
+    let version: unknown
+    try {
+      version = (JSON.parse(await readFile(path, 'utf8')) as { formatVersion?: unknown }).formatVersion
+    } catch (cause) {
+      throw new RunFolderError(
+        `${path} is not readable JSON: restore it or start a new run folder`,
+        { path },
+        { cause },
+      )
+    }
+    if (typeof version === 'number' && version > RUN_FORMAT) {
+      throw new RunFolderError(
+        `${this.directory} has layout version ${version}; this version of selfplay knows up to ${RUN_FORMAT}: update it`,
+        { formatVersion: version },
+      )
+    }
+    return true
+  }
+
+  /** Writes `config.json`. */
+  async describe(content: Readonly<Record<string, unknown>>): Promise<void> {
+    await writeFileAtomic(
+      join(this.directory, 'config.json'),
+      `${JSON.stringify({ formatVersion: RUN_FORMAT, ...content }, null, 2)}\n`,
+    )
+  }
+
+  /** Opens the line files, each cut to what a checkpoint remembers of it. */
+  async open(lengths: LineLengths = noLines): Promise<void> {
+    await this.metrics.open(lengths.metrics)
+    await this.evaluations.open(lengths.evaluations)
+    await this.rollouts.open(lengths.rollouts)
+    await this.events.open(lengths.events)
+  }
+
+  /** Lengths now, with everything on disk. */
+  async lengths(): Promise<LineLengths> {
+    const { metrics, evaluations, rollouts, events } = this
+    for (const file of [metrics, evaluations, rollouts, events]) await file.sync()
+    return {
+      metrics: metrics.length,
+      evaluations: evaluations.length,
+      rollouts: rollouts.length,
+      events: events.length,
+    }
+  }
+
+  async close(): Promise<void> {
+    for (const file of [this.metrics, this.evaluations, this.rollouts, this.events]) await file.close()
+  }
+}
