@@ -129,7 +129,12 @@ export class BindingSession implements Session {
   }
 
   #wrap(tensor: HostTensor): BindingTensor {
-    refuseBfloat16(String(tensor), tensor.dtype)
+    refuseBfloat16(tensor.toString(), tensor.dtype)
+    if (tensor.array.buffer instanceof SharedArrayBuffer) {
+      throw new InvalidInputError(
+        `the ${tensor.toString()} lies in a SharedArrayBuffer, which onnxruntime-node's binding refuses: copy it, or use the native runtime`,
+      )
+    }
     return new this.#parts.library.Tensor(tensor.dtype, tensor.array, tensor.dims)
   }
 

@@ -1,5 +1,5 @@
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
-import { DisposedError, InvalidInputError } from '@selfplay/engine'
+import { type CallOptions, DisposedError, InvalidInputError } from '@selfplay/engine'
 import type { DType, SerialisedModel, TensorSpec, WeightFile } from '../graph/index.js'
 import { messageOf, RuntimeError } from './errors.js'
 import { type BindingHandle, type BindingLibrary, loadBinding } from './binding-library.js'
@@ -59,8 +59,13 @@ export class BindingRuntime implements Runtime {
     return new UnsharedWeights()
   }
 
-  async createSession(model: SerialisedModel, options: SessionOptions = {}): Promise<Session> {
+  async createSession(
+    model: SerialisedModel,
+    options: SessionOptions = {},
+    { signal }: CallOptions = {},
+  ): Promise<Session> {
     this.#checkAlive()
+    signal?.throwIfAborted()
     const resolved = resolveOptions(options, this.threads)
     const { packing } = resolved
     if (typeof packing === 'object' && (!(packing instanceof UnsharedWeights) || packing.disposed)) {

@@ -4,7 +4,7 @@ import { disableTelemetry, disableTelemetryInThread } from './telemetry.js'
 
 /** A C pointer; null and 0n are the null pointer. */
 export type Pointer = bigint
-type Argument = Pointer | number | string | null | NodeJS.ArrayBufferView | ArrayBufferLike
+type Argument = Pointer | number | boolean | string | null | NodeJS.ArrayBufferView | ArrayBufferLike
 
 /** A C function. `async` runs it on another thread; the arguments' memory must stay until it calls back. */
 export interface NativeFunction {
@@ -56,6 +56,7 @@ const FUNCTIONS = {
   CreatePrepackedWeightsContainer: [166, P, [P]],
   ReleasePrepackedWeightsContainer: [167, 'void', [P]],
   CreateSessionFromArrayWithPrepackedWeightsContainer: [169, P, [P, P, 'size_t', P, P, P]],
+  SessionOptionsSetLoadCancellationFlag: [293, P, [P, 'bool']],
 } as const satisfies Readonly<Record<string, readonly [slot: number, result: string, args: readonly string[]]>>
 
 type FunctionName = keyof typeof FUNCTIONS

@@ -149,7 +149,7 @@ export class ModelBytes {
     const folded = new Set<string>()
     for (const node of nodes) {
       const { inputs, outputs, opType } = this.#node(node)
-      if (inputs.length > 0 && inputs.every((name) => name === '' || constant.has(name))) {
+      if ((inputs.length > 0 || opType === 'Constant') && inputs.every((name) => name === '' || constant.has(name))) {
         const weights = inputs.filter((name) => external.has(name))
         weights.forEach((name) => folded.add(name))
         if (weights.length === 0) outputs.forEach((name) => constant.add(name))

@@ -1,5 +1,4 @@
-import { dirname, basename, join } from 'node:path'
-import { DisposedError, InvalidInputError } from '@selfplay/engine'
+import { type CallOptions, DisposedError, InvalidInputError } from '@selfplay/engine'
 import type { DType, SerialisedModel } from '../graph/index.js'
 import { settleAllocator } from './allocator.js'
 import { type CApi, loadCApi, LOG_FATAL, type Pointer } from './c-api.js'
@@ -14,10 +13,10 @@ import { checkExtent, resolveOptions, type ResolvedOptions, resolveWeights, type
 import type { HostArrays, PackedWeights, Runtime, Session, SessionOptions, Tensor } from './types.js'
 
 /**
- * onnxruntime wants the file of an external weight to exist, although it takes the weight from us. This one does; the
- * offset lies beyond its end, so that an attempt to read the weight from it fails.
+ * onnxruntime wants the file of an external weight to exist, although it takes the weight from us. This one in
+ * onnxruntime-node's folder does; the offset lies beyond its end, so that an attempt to read the weight from it fails.
  */
-const PLACEHOLDER = { path: join(packageFolder(), 'package.json'), offset: 2 ** 50 }
+const PLACEHOLDER = { name: 'package.json', offset: 2 ** 50 }
 
 /** The C API of onnxruntime, on the CPU. */
 export class NativeRuntime implements Runtime {
@@ -70,15 +69,20 @@ export class NativeRuntime implements Runtime {
     return packed
   }
 
-  async createSession(model: SerialisedModel, options: SessionOptions = {}): Promise<Session> {
+  async createSession(
+    model: SerialisedModel,
+    options: SessionOptions = {},
+    { signal }: CallOptions = {},
+  ): Promise<Session> {
     this.#checkAlive()
+    signal?.throwIfAborted()
     const resolved = resolveOptions(options, this.threads)
     const bytes = new ModelBytes(model.bytes)
     const weights = resolveWeights(model, bytes.weights, options.weights)
     const container = this.#container(resolved)
     const rewritten = bytes.rewrite(({ packable }) => ({
       placement: packable && resolved.packing !== 'none' ? 'constant' : 'default',
-      location: basename(PLACEHOLDER.path),
+      location: PLACEHOLDER.name,
       offset: PLACEHOLDER.offset,
     }))
     const undo: (() => void)[] = []
@@ -87,7 +91,7 @@ export class NativeRuntime implements Runtime {
       const values = weights.map((weight) => this.#weightValue(weight, undo))
       container?.use()
       if (container) undo.push(() => container.unuse())
-      const handle = await this.#create(rewritten, resolved, values, container)
+      const handle = await this.#create(rewritten, resolved, values, container, signal)
       const session: NativeSession = new NativeSession({
         api: this.#api,
         values: this.#values,
@@ -149,10 +153,13 @@ export class NativeRuntime implements Runtime {
     options: ResolvedOptions,
     weights: readonly { readonly name: string; readonly value: Pointer }[],
     container: NativePackedWeights | undefined,
+    signal: AbortSignal | undefined,
   ): Promise<Pointer> {
     const api = this.#api
     const settings = this.#sessionOptions(options)
     const out = new BigUint64Array(new ArrayBuffer(8))
+    const stop = () => api.call('SessionOptionsSetLoadCancellationFlag', settings, true)
+    signal?.addEventListener('abort', stop, { once: true })
     try {
       for (const { name, value } of weights) api.call('AddInitializer', settings, name, value)
       const args = [api.env, bytes, bytes.byteLength, settings] as const
@@ -161,12 +168,15 @@ export class NativeRuntime implements Runtime {
       } else {
         await api.callAsync('CreateSessionFromArray', ...args, out)
       }
-      return out[0]!
+      if (!signal?.aborted) return out[0]!
+      api.release('ReleaseSession', out[0]!)
     } catch (error) {
-      throw explain(error)
+      if (!signal?.aborted) throw explain(error)
     } finally {
+      signal?.removeEventListener('abort', stop)
       api.release('ReleaseSessionOptions', settings)
     }
+    throw signal.reason
   }
 
   #sessionOptions({ threads, optimisation, arena, config }: ResolvedOptions): Pointer {
@@ -180,7 +190,7 @@ export class NativeRuntime implements Runtime {
       api.call('DisableCpuMemArena', settings)
       api.call('DisableMemPattern', settings)
     }
-    const folder = ['session.model_external_initializers_file_folder_path', dirname(PLACEHOLDER.path)] as const
+    const folder = ['session.model_external_initializers_file_folder_path', packageFolder()] as const
     for (const [key, value] of [...config, folder]) api.call('AddSessionConfigEntry', settings, key, value)
     return settings
   }

@@ -121,7 +121,11 @@ export interface Runtime {
   tensor<D extends DType>(dtype: D, data: HostArrays[D], dims: readonly number[]): Tensor<D>
   /** A tensor over part of another's memory, from element `offset` on. */
   view<D extends DType>(tensor: Tensor<D>, offset: number, dims: readonly number[]): Tensor<D>
-  createSession(model: SerialisedModel, options?: SessionOptions): Promise<Session>
+  /**
+   * Compiles a graph. Aborting ends it between two weights.
+   * @throws InvalidInputError for options and weights that do not fit; RuntimeError with onnxruntime's own message.
+   */
+  createSession(model: SerialisedModel, options?: SessionOptions, call?: CallOptions): Promise<Session>
   packedWeights(): PackedWeights
   /** Disposes all its sessions and containers. Tensors are left to the garbage collector. */
   dispose(): Promise<void>
