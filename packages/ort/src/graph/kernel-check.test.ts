@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { graph } from './index.js'
 import { missingKernels } from './kernel-check.js'
+import { ops } from './ops/index.js'
 import { loadKernelTables } from './testing/kernels.js'
 
 const tables = loadKernelTables()
@@ -52,4 +53,11 @@ test('WebGPU casts are looked up by both dtypes', () => {
   const x = g.input('x', 'int32', [2])
   expect(missingKernels([g.cast(x, 'int64')], tables)).toEqual([])
   expect(missingKernels([g.cast(g.cast(x, 'int64'), 'float32')], tables)).toHaveLength(1)
+})
+
+test('the versions of our ops are the newest up to opset 21 that the exact table of the CPU knows', () => {
+  for (const [name, { domain, since }] of Object.entries(ops)) {
+    const entry = tables.cpu[`${domain || 'ai.onnx'}::${name}`] as { since_versions: number[] }
+    expect([name, since]).toEqual([name, Math.max(...entry.since_versions.filter((version) => version <= 21))])
+  }
 })

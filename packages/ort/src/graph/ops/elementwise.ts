@@ -66,7 +66,7 @@ export const elementwise = {
   Floor: unary(13, floats),
   Clip: clip,
   Cast: cast,
-  Identity: { ...unary(19, anything, 'V'), infer: like() } as Op<IdentityParams>,
+  Identity: { ...unary(21, anything, 'V'), infer: like() } as Op<IdentityParams>,
 } satisfies Record<string, Op<never>>
 
 export const noParams: NoParams = {}

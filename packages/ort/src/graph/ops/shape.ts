@@ -107,7 +107,10 @@ const transpose: Op<TransposeParams> = {
     }
     return [{ dtype, shape: permutation.map((axis) => shape[axis]!) }]
   },
-  lower: (inputs, { permutation }) => ({ inputs, attributes: { perm: ints(permutation) } }),
+  lower: (inputs, { permutation }) => ({
+    inputs,
+    attributes: permutation.length > 0 ? { perm: ints(permutation) } : {},
+  }),
 }
 
 const slice: Op<SliceParams> = {
