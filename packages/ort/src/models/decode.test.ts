@@ -1,11 +1,25 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { graph } from '../graph/index.js'
+import { type Graph, graph, type Value } from '../graph/index.js'
 import { createRuntime, type Runtime, type Tensor } from '../runtime/index.js'
 import { cacheHeadDim } from './cached-attention.js'
 import type { ModelConfig } from './config.js'
 import { cacheNames, cacheOutputs, decodeStep, prefill } from './decode.js'
 import { ropeTables } from './rope.js'
-import { distance, FIXTURES, type Fixture, frozenWeights, loadFixture, weightTensors } from './testing/fixtures.js'
+import { decoder, decoderInputs } from './decoder.js'
+import { type DecoderWeights, Layers } from './layers.js'
+import {
+  decoderFeeds,
+  distance,
+  FIXTURES,
+  type Fixture,
+  frozenWeights,
+  loadAdapter,
+  loadFixture,
+  parameterWeights,
+  runOnce,
+  weightTensors,
+} from './testing/fixtures.js'
+import { FINAL_NORM, headWeightName } from './weights.js'
 
 let runtime: Runtime
 beforeAll(async () => {
@@ -22,8 +36,11 @@ function ropeInputs(config: ModelConfig, positions: number) {
 }
 
 /** Logits [batch, vocabulary] and caches of right-padded prompts. */
-async function runPrefill(fixture: Fixture, prompts: readonly (readonly number[])[]) {
-  const { config } = fixture
+async function runPrefill(
+  fixture: Fixture,
+  prompts: readonly (readonly number[])[],
+  config: ModelConfig = fixture.config,
+) {
   const g = graph({ providers: ['cpu', 'webgpu'] })
   const read = prefill(g, config, frozenWeights(g))
   const model = g.outputs({ logits: read.logits, ...cacheOutputs(read.present) })
@@ -50,8 +67,18 @@ class Decoding {
   readonly length: number
   readonly caches: Record<string, Tensor<'float32'>> = {}
 
-  constructor(fixture: Fixture, slots: number, length: number) {
+  readonly config: ModelConfig
+  readonly build: (g: Graph) => DecoderWeights
+
+  constructor(
+    fixture: Fixture,
+    slots: number,
+    length: number,
+    { config = fixture.config, build = frozenWeights }: Partial<Pick<Decoding, 'config' | 'build'>> = {},
+  ) {
     this.fixture = fixture
+    this.config = config
+    this.build = build
     this.slots = slots
     this.length = length
     const { numLayers, numKvHeads } = fixture.config
@@ -83,10 +110,10 @@ class Decoding {
     }
   }
 
-  async session() {
-    const { config } = this.fixture
+  async session(adapter: Record<string, Tensor> = {}) {
+    const { config } = this
     const g = graph({ providers: ['cpu', 'webgpu'] })
-    const step = decodeStep(g, config, frozenWeights(g), { slots: this.slots })
+    const step = decodeStep(g, config, this.build(g), { slots: this.slots })
     const model = g.outputs({ logits: step.logits, ...cacheOutputs(step.present) })
     const session = await runtime.createSession(model, { weights: weightTensors(runtime, this.fixture) })
     const rope = ropeInputs(config, this.length)
@@ -105,6 +132,7 @@ class Decoding {
           total_length: ints([Math.max(...positions) + 1], []),
           ...rope,
           ...this.caches,
+          ...adapter,
         },
         { logits, ...present },
       )
@@ -149,9 +177,65 @@ describe.each(FIXTURES)('%s', (name) => {
   })
 })
 
-describe('sliding windows', () => {
-  it('sees the last `window` tokens, itself included, as the training graph does', async () => {
-    const fixture = await loadFixture('mistral')
-    expect(distance([1], [1])).toBe(0)
+/** Logits after every token of one row, fed one at a time from an empty cache. */
+async function stepThrough(decoding: Decoding, tokens: readonly number[], adapter: Record<string, Tensor> = {}) {
+  const { run, dispose } = await decoding.session(adapter)
+  const rows: Float32Array[] = []
+  for (const [position, token] of tokens.entries()) rows.push((await run([token], [position]))[0]!)
+  await dispose()
+  return rows
+}
+
+const logprob = (logits: Float32Array, token: number) => {
+  const maximum = Math.max(...logits)
+  return logits[token]! - maximum - Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - maximum), 0))
+}
+
+describe.each(FIXTURES)('%s', (name) => {
+  it('decodes with an adapter, whose matrices are inputs, as the published model does', async () => {
+    const fixture = await loadFixture(name)
+    const { lora, adapterTensors } = await loadAdapter(fixture)
+    const build = (g: Graph) => ({ ...frozenWeights(g), lora: lora(g) })
+    const tokens = [...fixture.ids.subarray(0, fixture.seq)]
+    const rows = await stepThrough(new Decoding(fixture, 1, 16, { build }), tokens, adapterTensors(runtime))
+    const golden = fixture.golden.get('lora_target_logprobs')!
+    tokens.slice(1).forEach((token, t) => expect(Math.abs(logprob(rows[t]!, token) - golden[t]!)).toBeLessThan(1e-4))
+  })
+
+  it('sees the tokens of a sliding window, itself included, as the training graph does', async () => {
+    const fixture = await loadFixture(name)
+    const { seq } = fixture
+    const config = { ...fixture.config, windows: [4, 7] }
+    const tokens = fixture.ids.slice(0, seq)
+    const g = graph()
+    const hidden = decoder(g, config, decoderInputs(g, config), parameterWeights(g))
+    const feeds = { ...decoderFeeds(config, tokens, seq), ...Object.fromEntries(fixture.weights) }
+    const { logits } = await runOnce(runtime, g.outputs({ logits: headLogits(g, config, hidden) }), feeds, {
+      batch: 1,
+      seq,
+    })
+    const want = (t: number) => logits!.subarray(t * config.vocabSize, (t + 1) * config.vocabSize)
+    const full = fixture.golden.get('logits')!.subarray((seq - 1) * config.vocabSize, seq * config.vocabSize)
+    expect(distance(want(seq - 1), full)).toBeGreaterThan(1e-3)
+    const rows = await stepThrough(new Decoding(fixture, 1, 16, { config }), [...tokens])
+    rows.forEach((row, t) => expect(distance(row, want(t))).toBeLessThan(1e-4))
+    const lengths = [3, 5, 12]
+    const { outputs, session } = await runPrefill(
+      fixture,
+      lengths.map((length) => Array.from(tokens.subarray(0, length))),
+      config,
+    )
+    const ends = outputs.logits!.data as Float32Array
+    lengths.forEach((length, i) => {
+      const row = ends.subarray(i * config.vocabSize, (i + 1) * config.vocabSize)
+      expect(distance(row, want(length - 1))).toBeLessThan(1e-4)
+    })
+    await session.dispose()
   })
 })
+
+function headLogits(g: Graph, config: ModelConfig, hidden: Value): Value {
+  const layers = new Layers(g, config, parameterWeights(g))
+  const head = layers.weight(headWeightName(config), [config.vocabSize, config.hiddenSize])
+  return g.gemm(layers.norm(hidden, FINAL_NORM), head, undefined, { transB: true })
+}

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { openSafetensors, readTensor } from '../checkpoint/index.js'
-import { type Graph, graph, type Value } from '../graph/index.js'
+import { type Graph, graph } from '../graph/index.js'
 import { createRuntime, type Runtime } from '../runtime/index.js'
 import type { DecoderWeights } from './layers.js'
 import {
@@ -10,6 +9,7 @@ import {
   FIXTURES,
   type Fixture,
   frozenWeights,
+  loadAdapter,
   loadFixture,
   parameterWeights,
   runOnce,
@@ -125,31 +125,22 @@ describe.each(FIXTURES)('%s', (name) => {
   it('has the golden log-probs and gradients of a LoRA adapter on a frozen base', async () => {
     const fixture = await loadFixture(name)
     const { config, batch, seq, golden } = fixture
-    const stored = (await openSafetensors(`${fixture.path}/lora/adapter_model.safetensors`)).tensors
-    const adapter = new Map<string, Float32Array>()
-    for (const [key, entry] of stored) adapter.set(key, await readTensor(entry))
+    const { matrices, lora } = await loadAdapter(fixture)
     const g = graph()
-    const side = (linear: string, which: 'A' | 'B'): Value => {
-      const key = `base_model.model.${linear}.lora_${which}.weight`
-      return g.named(key) ?? g.parameter(key, 'float32', stored.get(key)!.shape)
-    }
-    const weights: DecoderWeights = {
-      ...frozenWeights(g),
-      lora: ({ name: linear }) => ({ a: side(linear, 'A'), b: side(linear, 'B'), scale: 8 / 4 }),
-    }
+    const weights: DecoderWeights = { ...frozenWeights(g), lora: lora(g) }
     const model = logprobModel(g, config, weights, 1)
     const at = scored(fixture)
     const { gradients } = model.gradients(
       slopes.ce(g),
-      [...adapter.keys()].map((key) => g.named(key)!),
+      [...matrices.keys()].map((key) => g.named(key)!),
     )
     const outputs = g.outputs({ logprobs: model.logprobs, ...gradients })
-    const feeds = { ...feedsOf(fixture, at), ...Object.fromEntries(adapter) }
+    const feeds = { ...feedsOf(fixture, at), ...Object.fromEntries(matrices) }
     const options = { weights: weightTensors(runtime, fixture) }
     const out = await runOnce(runtime, outputs, feeds, { batch, seq, n: at.n }, options)
     expect(distance(out.logprobs!, at.pick('lora_target_logprobs'))).toBeLessThan(1e-4)
-    expect(adapter.size).toBe(2 * 7 * config.numLayers)
+    expect(matrices.size).toBe(2 * 7 * config.numLayers)
     const wanted = (key: string) => golden.get(`lora_grad_ce/${key.replace('.weight', '.default.weight')}`)!
-    expect(wrong([...adapter.keys()], (key) => distance(out[`${key}.grad`]!, wanted(key)))).toEqual({})
+    expect(wrong([...matrices.keys()], (key) => distance(out[`${key}.grad`]!, wanted(key)))).toEqual({})
   })
 })

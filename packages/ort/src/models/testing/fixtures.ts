@@ -1,17 +1,18 @@
 import { readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import {
+  type ModelFolder,
   openModelFolder,
   openSafetensors,
-  readTensor,
+  peftName,
   readRawTensor,
-  type ModelFolder,
+  readTensor,
 } from '../../checkpoint/index.js'
 import type { DType, Graph, SerialisedModel } from '../../graph/index.js'
 import type { HostArrays, Runtime, SessionOptions, Tensor } from '../../runtime/index.js'
 import { type ModelConfig, readModelConfig } from '../config.js'
 import { attentionMask, maskName, ropeRows } from '../decoder.js'
-import type { DecoderWeights } from '../layers.js'
+import type { DecoderWeights, LoraSource } from '../layers.js'
 import { ropeTables } from '../rope.js'
 
 export const FIXTURES = ['qwen2', 'qwen3', 'llama3', 'mistral'] as const
@@ -85,6 +86,25 @@ export function weightTensors(runtime: Runtime, fixture: Fixture): Record<string
       runtime.tensor('float32', data, fixture.folder.tensors.get(name)!.shape),
     ]),
   )
+}
+
+/** The fixture's adapter: its matrices as parameters by PEFT name, and their numbers for graphs and as tensors. */
+export async function loadAdapter(fixture: Fixture) {
+  const { tensors } = await openSafetensors(`${fixture.path}/lora/adapter_model.safetensors`)
+  const matrices = new Map<string, Float32Array>()
+  for (const [key, entry] of tensors) matrices.set(key, await readTensor(entry))
+  const side = (g: Graph, linear: string, which: 'A' | 'B') => {
+    const key = peftName(linear, which)
+    return g.named(key) ?? g.parameter(key, 'float32', tensors.get(key)!.shape)
+  }
+  const lora = (g: Graph): LoraSource => {
+    return ({ name }) => ({ a: side(g, name, 'A'), b: side(g, name, 'B'), scale: 8 / 4 })
+  }
+  const adapterTensors = (runtime: Runtime): Record<string, Tensor> =>
+    Object.fromEntries(
+      [...matrices].map(([key, data]) => [key, runtime.tensor('float32', data, tensors.get(key)!.shape)]),
+    )
+  return { matrices, lora, adapterTensors }
 }
 
 /** What a test feeds: numbers, with the shape where it does not follow from the graph. */

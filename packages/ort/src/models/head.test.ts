@@ -1,0 +1,100 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { graph } from '../graph/index.js'
+import { createRuntime, type Runtime } from '../runtime/index.js'
+import { headInputs, logprobHead } from './head.js'
+import { distance, runOnce } from './testing/fixtures.js'
+
+let runtime: Runtime
+beforeAll(async () => {
+  runtime = await createRuntime({ threads: 2 })
+})
+afterAll(() => runtime.dispose())
+
+const [N, H, V] = [7, 5, 23]
+
+/** Numbers in [-1, 1) from a fixed stream. */
+function numbers(count: number, seed: number): Float32Array {
+  let state = seed
+  return Float32Array.from({ length: count }, () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0
+    return state / 2 ** 31 - 1
+  })
+}
+
+const hidden = numbers(N * H, 1).map((x) => 3 * x)
+const matrix = numbers(V * H, 2).map((x) => 3 * x)
+const dLogprobs = numbers(N, 3)
+const inverseTemperature = Float32Array.from({ length: N }, (_, i) => [1, 1 / 0.7, 0.5][i % 3]!)
+const targets = Int32Array.from([0, 22, 5, 11, 5, 7, 8])
+
+/** The same in double precision, written out. */
+function reference() {
+  const logprobs: number[] = []
+  const entropy: number[] = []
+  const dHidden = new Float64Array(N * H)
+  const dMatrix = new Float64Array(V * H)
+  for (let i = 0; i < N; i++) {
+    const t = inverseTemperature[i]!
+    const dot = (v: number) => hidden.subarray(i * H, (i + 1) * H).reduce((s, x, k) => s + x * matrix[v * H + k]!, 0)
+    const logits = Array.from({ length: V }, (_, v) => t * dot(v))
+    const total = Math.log(logits.reduce((sum, z) => sum + Math.exp(z), 0))
+    const p = logits.map((z) => Math.exp(z - total))
+    logprobs.push(logits[targets[i]!]! - total)
+    entropy.push(-p.reduce((sum, each) => sum + each * Math.log(each), 0))
+    for (let v = 0; v < V; v++) {
+      const dLogit = dLogprobs[i]! * ((v === targets[i] ? 1 : 0) - p[v]!) * t
+      for (let k = 0; k < H; k++) {
+        dHidden[i * H + k]! += dLogit * matrix[v * H + k]!
+        dMatrix[v * H + k]! += dLogit * hidden[i * H + k]!
+      }
+    }
+  }
+  return { logprobs, entropy, dHidden, dMatrix }
+}
+
+async function run(sizes: readonly number[], scale = 1) {
+  const g = graph()
+  const rows = g.input('hidden', 'float32', ['n', H])
+  const chunks = sizes.map((size, i) => g.parameter(`chunk_${i}`, 'float32', [size, H]))
+  const head = logprobHead(g, rows, chunks, headInputs(g))
+  const back = head.backward(g.input('d_logprobs', 'float32', ['n']))
+  const model = g.outputs({
+    logprobs: head.logprobs,
+    entropy: head.entropy,
+    total: head.logSumExp,
+    dHidden: back.hidden,
+    ...Object.fromEntries(back.chunks.map((chunk, i) => [`dChunk_${i}`, chunk])),
+  })
+  const starts = sizes.map((_, i) => sizes.slice(0, i).reduce((a, b) => a + b, 0))
+  const feeds = {
+    hidden: hidden.map((x) => x * scale),
+    targets,
+    inverse_temperature: inverseTemperature,
+    d_logprobs: dLogprobs,
+    ...Object.fromEntries(
+      sizes.map((size, i) => [`chunk_${i}`, matrix.slice(starts[i]! * H, (starts[i]! + size) * H)]),
+    ),
+  }
+  const out = await runOnce(runtime, model, feeds, { n: N })
+  return { ...out, dMatrix: sizes.flatMap((_, i) => [...out[`dChunk_${i}`]!]) } as Record<string, ArrayLike<number>>
+}
+
+describe.each([[[V]], [[11, 12]], [[5, 6, 1, 11]]])('chunks of %j', (sizes) => {
+  it('gives log-probs, entropy and gradients of a softmax at each temperature', async () => {
+    const out = await run(sizes)
+    const want = reference()
+    expect(distance(out.logprobs!, want.logprobs)).toBeLessThan(2e-6)
+    expect(distance(out.entropy!, want.entropy)).toBeLessThan(2e-6)
+    expect(distance(out.dHidden!, want.dHidden)).toBeLessThan(2e-6)
+    expect(distance(out.dMatrix!, want.dMatrix)).toBeLessThan(2e-6)
+  })
+
+  it('stays finite where logits are far apart', async () => {
+    const out = await run(sizes, 1000)
+    for (const name of ['logprobs', 'entropy', 'total', 'dHidden', 'dMatrix']) {
+      expect(Array.from(out[name]!).every(Number.isFinite)).toBe(true)
+    }
+    expect(Math.max(...Array.from(out.logprobs!))).toBeLessThanOrEqual(0)
+    expect(Math.min(...Array.from(out.logprobs!))).toBeLessThan(-1000)
+  })
+})
