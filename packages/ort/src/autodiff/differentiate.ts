@@ -28,7 +28,7 @@ export interface Gradients {
   /** By the value's name with `.grad` behind it, so that they can be outputs beside the inputs of those names. */
   readonly gradients: Readonly<Record<string, Value>>
   /** The gradient of one of the values. */
-  of(value: Value): Value
+  readonly of: (value: Value) => Value
 }
 
 /** The key under which {@link differentiate} returns the gradient of a value of this name. */

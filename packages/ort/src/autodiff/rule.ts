@@ -8,7 +8,7 @@ export type Contribution = Value | AddInto
 
 export interface AddInto {
   /** `base` has the full shape; undefined is zero. */
-  addInto(base: Value | undefined): Value
+  readonly addInto: (base: Value | undefined) => Value
 }
 
 /** What a rule sees of one node. */
@@ -18,13 +18,13 @@ export interface RuleSite<N extends OpName = OpName> {
   readonly params: ParamsOf<N>
   readonly outputs: readonly Value[]
   /** The input at this index, which is there. */
-  input(index: number): Value
+  readonly input: (index: number) => Value
   /** Gradient of output `index` (default 0) in its full shape, undefined where nothing reads that output. */
-  maybeGrad(index?: number): Value | undefined
+  readonly maybeGrad: (index?: number) => Value | undefined
   /** Gradient of output 0 in its full shape. */
-  grad(): Value
+  readonly grad: () => Value
   /** Gradient of output 0, in which axes of size 1 may stand for repeated numbers. */
-  compact(): Value
+  readonly compact: () => Value
 }
 
 /** Gradients of the inputs, in order; undefined for those that have none. Only those that are needed are called. */
