@@ -1,5 +1,5 @@
 import { NonFiniteError, type OptimStepOptions } from '@selfplay/engine'
-import { graph } from '../graph/index.js'
+import { graph, type Value } from '../graph/index.js'
 import type { Runtime, Session, Tensor } from '../runtime/types.js'
 import { disposeAll, elements, type Companions, type Parameter } from './parameters.js'
 
@@ -31,8 +31,11 @@ export class ParameterMath {
   }
 
   static async create(runtime: Runtime): Promise<ParameterMath> {
-    const models = [adamGraph(), addGraph(), squaresGraph()]
-    const [adam, add, squares] = await Promise.all(models.map((model) => runtime.createSession(model)))
+    const { adam: a, add: b, squares: c } = updateGraphs()
+    const sessions = [a, b, c].map((outputs) =>
+      runtime.createSession(Object.values(outputs)[0]!.graph.outputs(outputs)),
+    )
+    const [adam, add, squares] = await Promise.all(sessions)
     return new ParameterMath(runtime, [adam!, add!, squares!])
   }
 
@@ -125,28 +128,34 @@ function adamScalars(gradNorm: number, t: number, options: OptimStepOptions): Sc
   }
 }
 
-function adamGraph() {
+/** @internal The graphs behind {@link ParameterMath}, as values by output name. */
+export function updateGraphs() {
+  return { adam: adamOutputs(), add: addOutputs(), squares: squaresOutputs() } satisfies Record<string, Outputs>
+}
+type Outputs = Record<string, Value>
+
+function adamOutputs(): Outputs {
   const g = graph()
   const [p, gradient, m, v] = ['p', 'g', 'm', 'v'].map((name) => g.input(name, 'float32', ['n']))
   const s = Object.fromEntries(SCALARS.map((name) => [name, g.input(name, 'float32', [1])]))
   const clipped = g.mul(gradient!, s.gradScale!)
-  // m + (1 - beta1) (g - m), written so that m is read once: it is overwritten in place.
+  // g + beta1 (m - g) and not beta1 m + (1 - beta1) g: an equal moment stays equal. Each input is read once, for it is overwritten.
   const mNext = g.add(g.mul(g.sub(m!, clipped), s.beta1!), clipped)
   const vNext = g.add(g.mul(v!, s.beta2!), g.mul(g.mul(clipped, clipped), s.oneMinusBeta2!))
   const denominator = g.add(g.mul(g.sqrt(vNext), s.secondScale!), s.epsilon!)
   const update = g.mul(g.div(mNext, denominator), s.stepSize!)
-  return g.outputs({ p_next: g.sub(g.mul(p!, s.decay!), update), m_next: mNext, v_next: vNext })
+  return { p_next: g.sub(g.mul(p!, s.decay!), update), m_next: mNext, v_next: vNext }
 }
 
-function addGraph() {
+function addOutputs(): Outputs {
   const g = graph()
-  return g.outputs({ sum: g.add(g.input('a', 'float32', ['n']), g.input('b', 'float32', ['n'])) })
+  return { sum: g.add(g.input('a', 'float32', ['n']), g.input('b', 'float32', ['n'])) }
 }
 
-function squaresGraph() {
+function squaresOutputs(): Outputs {
   const g = graph()
   const x = g.input('x', 'float32', ['n'])
-  return g.outputs({ sum: g.reduceSum(g.mul(x, x), { axes: [0], keepDims: true }) })
+  return { sum: g.reduceSum(g.mul(x, x), { axes: [0], keepDims: true }) }
 }
 
 /** For chunks whose float32 sum overflowed. */

@@ -47,6 +47,11 @@ export function headChunks(config: ModelConfig, count: number): HeadChunk[] {
  */
 export function trainingGraph(plan: TrainingPlan, options: TrainingGraphOptions): SerialisedModel {
   const g = graph({ providers: ['cpu', 'cuda', 'webgpu'] })
+  return g.outputs(trainingOutputs(g, plan, options))
+}
+
+/** The values behind {@link trainingGraph}, by output name. */
+export function trainingOutputs(g: Graph, plan: TrainingPlan, options: TrainingGraphOptions): Record<string, Value> {
   const trained = new Map<string, Value>()
   const model = logprobModel(g, plan.config, planWeights(g, plan, trained), { headChunks: options.headChunks })
   const { logprobs, entropy } = model
@@ -58,7 +63,7 @@ export function trainingGraph(plan: TrainingPlan, options: TrainingGraphOptions)
     const gradients = model.gradients(byLogprob, parameters)
     for (const parameter of parameters) outputs[gradientName(parameter.name)] = gradients.of(parameter)
   }
-  return g.outputs(outputs)
+  return outputs
 }
 
 function planWeights(g: Graph, plan: TrainingPlan, trained: Map<string, Value>): DecoderWeights {
