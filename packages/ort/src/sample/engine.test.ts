@@ -48,7 +48,7 @@ class HashModel implements StepModel {
   }
   async prefill(prompt: Int32Array): Promise<PrefilledPrompt & { ids: number[] }> {
     this.live++
-    return { ids: [...prompt.slice(0, -1)], dispose: () => void this.live-- }
+    return { ids: Array.from(prompt.slice(0, -1)), dispose: () => void this.live-- }
   }
   reserve() {}
   load(slot: number, prompt: PrefilledPrompt) {
@@ -195,7 +195,7 @@ describe('ends', () => {
     const third = free!.tokens[2]!
     const first = free!.tokens.indexOf(third)
     const [stopped] = await engine.sample(request({ maxTokens: 10, stop: [third] }))
-    expect([...stopped!.tokens]).toEqual([...free!.tokens.slice(0, first + 1)])
+    expect([...stopped!.tokens]).toEqual(Array.from(free!.tokens.slice(0, first + 1)))
     expect([free!.stopReason, stopped!.stopReason]).toEqual(['length', 'stop'])
     const [late] = await engine.sample(request({ maxTokens: first + 1, stop: [third] }))
     expect(late!.stopReason).toBe('stop')
@@ -212,7 +212,7 @@ describe('ends', () => {
     const decode = (list: readonly number[]) => list.map((id) => String.fromCharCode(65 + id)).join('')
     const { engine } = setUp(3, { decode })
     const [free] = await engine.sample(request({ maxTokens: 12 }))
-    const stop = decode([...free!.tokens.slice(3, 6)])
+    const stop = decode(Array.from(free!.tokens.slice(3, 6)))
     const [stopped] = await engine.sample(request({ maxTokens: 12, stop: [stop] }))
     expect(stopped!.tokens.length).toBe(6)
     expect(stopped!.stopReason).toBe('stop')

@@ -3,6 +3,8 @@ import { derivedSeed, philox, seedKey, TokenStream } from './random.js'
 
 const hex = (words: Uint32Array) => [...words].map((word) => word.toString(16).padStart(8, '0')).join(' ')
 
+const zeros = (n: number): number[] => Array.from({ length: n }, () => 0)
+
 /** Chi-square of counts against equal expectation. */
 function chiSquare(counts: readonly number[]): number {
   const expected = counts.reduce((sum, count) => sum + count, 0) / counts.length
@@ -50,9 +52,9 @@ describe('TokenStream', () => {
   it('is uniform along positions, completions and seeds', () => {
     const axes = [(n: number) => draw(9, 4, n), (n: number) => draw(9, n, 17), (n: number) => draw(n, 0, 0)]
     for (const axis of axes) {
-      const first = new Array<number>(64).fill(0)
-      const second = new Array<number>(64).fill(0)
-      const pairs = new Array<number>(256).fill(0)
+      const first = zeros(64)
+      const second = zeros(64)
+      const pairs = zeros(256)
       let before = 0
       for (let n = 0; n < 40_000; n++) {
         const [u, v] = axis(n)
@@ -69,7 +71,7 @@ describe('TokenStream', () => {
   })
 
   it('has two independent numbers per draw', () => {
-    const pairs = new Array<number>(256).fill(0)
+    const pairs = zeros(256)
     for (let n = 0; n < 40_000; n++) {
       const [u, v] = draw(3, n & 7, n >> 3)
       pairs[Math.floor(u * 16) * 16 + Math.floor(v * 16)]!++

@@ -44,8 +44,13 @@ function chosenBlocks(g: Graph, rows: Value, block: Value, length: number): Valu
 }
 
 /** Number of entries of each row that are at most (or below) a limit of that row. values [S, n], limit [S, 1] -> int32 [S, 1]. */
-function count(g: Graph, values: Value, limit: Value, relation: 'lessOrEqual' | 'less'): Value {
+function count(g: Graph, values: Value, limit: Value | number, relation: 'lessOrEqual' | 'less'): Value {
   return g.reduceSum(g.cast(g[relation](values, limit), 'int32'), { axes: [1], keepDims: true })
+}
+
+/** `count` as an index into the row: its end is cut off, which only a row of NaN reaches. */
+function indexOf(g: Graph, values: Value, limit: Value | number, relation: 'lessOrEqual' | 'less'): Value {
+  return g.min(count(g, values, limit, relation), (values.shape[1] as number) - 1)
 }
 
 const last = (g: Graph, values: Value): Value =>
@@ -53,6 +58,12 @@ const last = (g: Graph, values: Value): Value =>
 
 /** Below every logit, finite. */
 const LOWEST = -3e38
+
+/** Where each row is largest first, int32 [S, 1]: how many entries stand before it. ArgMax gives int64, which GPUs here cannot cast. */
+function firstLargest(g: Graph, rows: Value): Value {
+  const largest = g.equal(rows, g.reduceMax(rows, { axes: [1], keepDims: true }))
+  return indexOf(g, g.cumSum(g.cast(largest, 'float32'), { axis: 1 }), 1, 'less')
+}
 
 /** [S, 1] -> [S]. */
 const column = (g: Graph, value: Value): Value => g.reshape(value, [value.shape[0]!])
@@ -77,11 +88,11 @@ export function drawPlain(g: Graph, logits: Value, uniform: Value, inverseTemper
   const [first, second] = g.split(uniform, [1, 1], { axis: 1 }) as [Value, Value]
 
   const sums = g.cumSum(g.reduceSum(g.reshape(padded, [slots, blocks, length]), { axes: [2] }), { axis: 1 })
-  const block = count(g, sums, g.mul(first, last(g, sums)), 'lessOrEqual')
+  const block = indexOf(g, sums, g.mul(first, last(g, sums)), 'lessOrEqual')
 
   const inside = chosenBlocks(g, padded, block, length)
   const partial = g.cumSum(inside, { axis: 1 })
-  const offset = count(g, partial, g.mul(second, last(g, partial)), 'lessOrEqual')
+  const offset = indexOf(g, partial, g.mul(second, last(g, partial)), 'lessOrEqual')
 
   const token = g.add(g.mul(block, length), offset)
   return { token: column(g, token), logprob: g.log(column(g, g.gatherElements(inside, offset))) }
@@ -96,9 +107,9 @@ export function drawGreedy(g: Graph, logits: Value): Draw {
   const [slots, vocabSize] = logits.shape as readonly number[] as [number, number]
   const { blocks, length } = blocksOf(vocabSize)
   const padded = pad(g, logits, blocks * length, LOWEST)
-  const best = (x: Value) => g.cast(g.argMax(x, { keepDims: true }), 'int32')
-  const block = best(g.reduceMax(g.reshape(padded, [slots, blocks, length]), { axes: [2] }))
-  const token = g.add(g.mul(block, length), best(chosenBlocks(g, padded, block, length)))
+  const block = firstLargest(g, g.reduceMax(g.reshape(padded, [slots, blocks, length]), { axes: [2] }))
+  const found = g.add(g.mul(block, length), firstLargest(g, chosenBlocks(g, padded, block, length)))
+  const token = g.min(found, vocabSize - 1)
   return { token: column(g, token), logprob: g.log(column(g, g.gatherElements(g.softmax(logits), token))) }
 }
 
@@ -138,6 +149,7 @@ export function drawFiltered(g: Graph, logits: Value, inputs: FilterInputs, cand
   const limited = g.greater(topK, 0)
   const probabilities = g.softmax(g.mul(logits, perRow(inputs.inverseTemperature)))
   const { indices } = g.topK(logits, candidates)
+  const ids = g.gather(g.iota(logits.shape[1] as number, 'float32'), indices)
   const sorted = g.gatherElements(probabilities, indices)
   const sums = g.cumSum(sorted, { axis: 1 })
 
@@ -145,9 +157,9 @@ export function drawFiltered(g: Graph, logits: Value, inputs: FilterInputs, cand
   const below = count(g, sums, g.mul(perRow(inputs.topP), afterTopK), 'less')
   const kept = g.min(g.add(below, 1), g.where(limited, topK, candidates))
   const keptMass = g.gatherElements(sums, g.sub(kept, 1))
-  const rank = count(g, sums, g.mul(g.slice(inputs.uniform, { axis: 1, start: 0, end: 1 }), keptMass), 'lessOrEqual')
+  const rank = indexOf(g, sums, g.mul(g.slice(inputs.uniform, { axis: 1, start: 0, end: 1 }), keptMass), 'lessOrEqual')
   return {
-    token: g.cast(column(g, g.gatherElements(indices, rank)), 'int32'),
+    token: g.cast(column(g, g.gatherElements(ids, rank)), 'int32'),
     logprob: g.log(column(g, g.gatherElements(sorted, rank))),
     keptMass: g.min(column(g, keptMass), 1),
     below: column(g, below),
