@@ -1,0 +1,71 @@
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { packages, root, run, tsx } from './run.js'
+
+/** Where snippets stand while they are checked: inside the repository, so that our packages resolve. */
+const work = join(root, 'docs', '.snippets')
+
+interface Snippet {
+  readonly document: string
+  readonly line: number
+  readonly code: string
+  readonly file: string
+}
+
+const documents = [
+  'README.md',
+  ...(await readdir(join(root, 'docs'))).filter((name) => name.endsWith('.md')).map((name) => `docs/${name}`),
+  ...packages.map((name) => `packages/${name}/README.md`),
+]
+
+const texts = await Promise.all(
+  documents.map(async (document) => ({ document, text: await readFile(join(root, document), 'utf8') })),
+)
+
+/** Every block of TypeScript is a program of its own. */
+const snippets: Snippet[] = texts.flatMap(({ document, text }) =>
+  [...text.matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map((match, index) => {
+    const line = text.slice(0, match.index).split('\n').length
+    const file = `${document.replace(/[^a-z0-9]+/gi, '-')}-${index + 1}.ts`
+    return { document, line, code: match[1]!, file: join(work, file) }
+  }),
+)
+
+beforeAll(async () => {
+  await rm(work, { recursive: true, force: true })
+  await mkdir(work, { recursive: true })
+  for (const { file, code } of snippets) await writeFile(file, `${code}\nexport {}\n`)
+})
+afterAll(() => rm(work, { recursive: true, force: true }))
+
+describe('documentation', () => {
+  it('holds programs whose types are right', async () => {
+    const options = { extends: '../../tsconfig.base.json', compilerOptions: { noEmit: true }, include: ['*.ts'] }
+    await writeFile(join(work, 'tsconfig.json'), JSON.stringify(options))
+    await run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', work], root)
+  })
+
+  it.each(snippets)('$document, line $line, runs', async ({ file }) => {
+    const cwd = await mkdtemp(join(tmpdir(), 'selfplay-docs-'))
+    try {
+      await tsx(file, cwd)
+    } finally {
+      await rm(cwd, { recursive: true, force: true })
+    }
+  })
+
+  it('links to files that are there', async () => {
+    const broken: string[] = []
+    for (const { document, text } of texts) {
+      for (const [, target] of text.matchAll(/\]\((?!https?:|#|mailto:)([^)#\s]+)/g)) {
+        const path = join(root, document, '..', target!)
+        await readFile(path).catch((error: NodeJS.ErrnoException) => {
+          if (error.code !== 'EISDIR') broken.push(`${document}: ${target}`)
+        })
+      }
+    }
+    expect(broken).toEqual([])
+  })
+})

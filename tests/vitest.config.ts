@@ -1,0 +1,11 @@
+import { defineProject } from 'vitest/config'
+
+export default defineProject({
+  test: {
+    name: 'house',
+    env: { ORT_DISABLE_TELEMETRY: '1' },
+    include: ['*.test.ts'],
+    testTimeout: 300_000,
+    hookTimeout: 600_000,
+  },
+})
