@@ -4,7 +4,7 @@ import { Anchors } from './grammar/inline-parser.js'
 import { contentOf } from './messages.js'
 import type { ParseEvent, ParseFailure, ParseStream, ParsedResponse, Termination } from './renderer.js'
 import type { Tokenizer } from './tokenizer.js'
-import { EOS_SYMBOL, isSymbol, withoutSymbols, type FormatVocabulary } from './vocabulary.js'
+import { EOS_SYMBOL, withoutSymbols, type FormatVocabulary } from './vocabulary.js'
 
 const MAX_DETAIL = 16_384
 
@@ -150,7 +150,9 @@ class EndScanner {
 
   /** Plain text behind a stop string came with its last token and is ignored; a second end or a marker is not. */
   #afterEnd(): void {
-    const second = this.#anchors.first(this.#buffer)?.anchor ?? [...this.#buffer].find(isSymbol)
+    const symbolAt = this.#buffer.search(/[\ufdd0-\ufdef]/)
+    const found = this.#anchors.first(this.#buffer)
+    const second = found && (symbolAt < 0 || found.at <= symbolAt) ? found.anchor : this.#buffer[symbolAt]
     if (second !== undefined) {
       const spelled =
         second === EOS_SYMBOL ? 'the end-of-sequence token' : JSON.stringify(this.#vocabulary.spell(second))

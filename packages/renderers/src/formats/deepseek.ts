@@ -2,7 +2,9 @@ import { UnsupportedConversationError } from '../errors.js'
 import { defineChatFormat, type ConversationContext, type Turn, type TurnContext } from '../format.js'
 import { inlineBody, type InlineGrammar } from '../grammar/inline.js'
 import { templatePayload } from '../grammar/payload.js'
-import { markup } from '../markup.js'
+import { pythonJson } from '../grammar/json.js'
+import { data, markup, type Markup } from '../markup.js'
+import type { ToolSpec } from '../messages.js'
 
 const base = {
   markers: [
@@ -23,22 +25,36 @@ const base = {
   softMarkers: ['<think>', '</think>'],
   bos: '<｜begin▁of▁sentence｜>',
   stop: ['<｜end▁of▁sentence｜>'],
-  check({ messages, tools }: ConversationContext<unknown>) {
+  defaultSystem: ({ tools }: ConversationContext<unknown>) => (tools.length > 0 ? '' : undefined),
+  check({ messages }: ConversationContext<unknown>) {
     const first = messages.findIndex(({ role }) => role !== 'system')
     if (messages.slice(first).some(({ role }) => role === 'system'))
       throw new UnsupportedConversationError('deepseekv3: system messages can only stand at the start')
-    if (tools.length > 0)
-      throw new UnsupportedConversationError(
-        'deepseekv3: this format declares no tools itself; describe them in the system message and leave tools out',
-      )
   },
 }
 
+/**
+ * Tools as a section of the system text. The published template leaves declarations to the caller; this says what V3's
+ * tool calls look like.
+ */
+function declaredTools(tools: readonly ToolSpec[]): Markup {
+  const list = tools.map(
+    ({ name, description, parameters }) =>
+      `\n### ${name}\nDescription: ${description}\n\nParameters: ${pythonJson(parameters)}\n`,
+  )
+  return markup`## Tools\nYou have access to the following tools:\n${data(list.join(''))}
+To call tools, answer with
+<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>tool name\n\`\`\`json\narguments as a JSON object\n\`\`\`<｜tool▁call▁end｜><｜tool▁calls▁end｜>`
+}
+
 /** System text stands bare at the start; an answer to tool results has no header of its own. */
-function deepseekTurn({ role, text, previous, next }: TurnContext<unknown>): Turn {
+function deepseekTurn({ role, text, index, tools, previous, next }: TurnContext<unknown>): Turn {
   switch (role) {
-    case 'system':
-      return { header: previous ? markup`\n\n` : markup``, end: markup`` }
+    case 'system': {
+      const declared = index === 0 && tools.length > 0 ? declaredTools(tools) : markup``
+      const gap = text !== '' && declared.pieces.length > 0 ? markup`\n\n` : markup``
+      return { header: previous ? markup`\n\n` : markup``, body: markup`${text}${gap}${declared}`, end: markup`` }
+    }
     case 'user':
       return { header: markup`<｜User｜>`, end: markup`` }
     case 'assistant':

@@ -7,6 +7,9 @@ const isSchema = (value: unknown): value is Schema =>
 const strings = (value: unknown): string[] => (Array.isArray(value) ? value.map(String) : [])
 const PRIMITIVES: Readonly<Record<string, string>> = { number: 'number', integer: 'number', boolean: 'boolean' }
 
+/** What the published template puts before the type of a nested member; the models have seen it so. */
+const NESTED = `\n${' '.repeat(16)}`
+
 /** Tools as a TypeScript namespace, the way in which gpt-oss models are told of them. */
 export function toolNamespace(name: string, tools: readonly ToolSpec[]): string {
   return `## ${name}\n\nnamespace ${name} {\n\n${tools.map(declaration).join('')}} // namespace ${name}`
@@ -70,7 +73,7 @@ function objectType(schema: Schema): string {
   if (!isSchema(schema['properties']) || Object.keys(schema['properties']).length === 0) return 'object'
   const required = strings(schema['required'])
   const members = Object.entries(schema['properties']).map(
-    ([key, value]) => `${key}${required.includes(key) ? '' : '?'}: ${typeOf(isSchema(value) ? value : {})}`,
+    ([key, value]) => `${key}${required.includes(key) ? '' : '?'}: ${NESTED}${typeOf(isSchema(value) ? value : {})}`,
   )
   return `{\n${members.join(', ')}}`
 }

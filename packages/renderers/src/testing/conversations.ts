@@ -1,4 +1,14 @@
-import { assistant, system, text, thinking, toolCall, toolResult, user, type Message, type ToolSpec } from '../messages.js'
+import {
+  assistant,
+  system,
+  text,
+  thinking,
+  toolCall,
+  toolResult,
+  user,
+  type Message,
+  type ToolSpec,
+} from '../messages.js'
 
 /** A conversation for tests, with the tools that are declared in it. */
 export interface TestConversation {
@@ -32,6 +42,7 @@ export const testTools: readonly ToolSpec[] = [
         queries: { type: 'array', items: { type: 'string' } },
         exact: { type: 'boolean' },
         limit: { type: 'number' },
+        near: { type: 'object', properties: { city: { type: 'string' }, km: { type: 'number' } }, required: ['city'] },
       },
       required: ['queries', 'exact'],
     },
@@ -72,7 +83,7 @@ export const conversations: readonly TestConversation[] = [
   {
     name: 'code',
     messages: [
-      user('def f(x):\n\tif x > 1000000:\n\t\treturn "<b>&amp;</b>"\n\n\n    # 3.14159\r\n'),
+      user('def f(x):\n\tif x > 1000000:\n\t\treturn "a < b &amp; c"\n\n\n    # 3.14159\r\n'),
       assistant('```python\nprint(1 + 1)  # two\n```\n\n- a\n  - b'),
     ],
   },
@@ -98,7 +109,11 @@ export const conversations: readonly TestConversation[] = [
   { name: 'tools declared', messages: [user('Weather in Łódź?')], tools: testTools },
   { name: 'system and tools', messages: [system('Use tools.'), user('Hi'), assistant('Hello')], tools: testTools },
   { name: 'tool call', messages: [user('Weather?'), assistant([weather])], tools: testTools },
-  { name: 'text and tool call', messages: [user('Weather?'), assistant([text('Let me see.'), weather])], tools: testTools },
+  {
+    name: 'text and tool call',
+    messages: [user('Weather?'), assistant([text('Let me see.'), weather])],
+    tools: testTools,
+  },
   {
     name: 'tool result',
     messages: [user('Weather?'), assistant([weather]), toolResult('{"sky": "grey"}\n', { name: 'get_weather' })],
@@ -114,7 +129,10 @@ export const conversations: readonly TestConversation[] = [
     ],
     tools: testTools,
   },
-  { name: 'calls without declarations', messages: [user('Roll.'), assistant([dice]), toolResult('6', { name: 'roll_dice' })] },
+  {
+    name: 'calls without declarations',
+    messages: [user('Roll.'), assistant([dice]), toolResult('6', { name: 'roll_dice' })],
+  },
   {
     name: 'two calls and results',
     messages: [

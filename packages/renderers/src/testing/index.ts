@@ -1,0 +1,172 @@
+import { describe, expect, it } from 'vitest'
+import { createRenderer } from '../create-renderer.js'
+import { DelimiterInTextError, UnsupportedConversationError } from '../errors.js'
+import type { ChatFormat } from '../format.js'
+import { user, type Message } from '../messages.js'
+import type { Renderer } from '../renderer.js'
+import type { Tokenizer } from '../tokenizer.js'
+import {
+  checkBridge,
+  checkEnds,
+  checkExample,
+  checkInjection,
+  checkRoundTrip,
+  checkStreaming,
+  withTexts,
+} from './checks.js'
+import { conversations, type TestConversation } from './conversations.js'
+import { randomConversation, randomText, seededRandom } from './random.js'
+
+export { byteTokenizer, type ByteTokenizerOptions } from './byte-tokenizer.js'
+export * from './checks.js'
+export { conversations, testTools, type TestConversation } from './conversations.js'
+export { randomAnswer, randomConversation, randomText, seededRandom } from './random.js'
+
+/** What a published template gives for a conversation. */
+export interface TemplateIds {
+  /** The generation prompt of the conversation, less an assistant message at its end. */
+  readonly prompt: ArrayLike<number>
+  /** The whole conversation without a generation prompt. Left out where the template has no say in it. */
+  readonly full?: ArrayLike<number>
+}
+
+export interface DescribeOptions {
+  readonly tokenizer: Tokenizer
+  /** The options of the format. */
+  readonly options?: unknown
+  /**
+   * The published template: its ids for a conversation, or `undefined` where it cannot write it. Without it the kit
+   * proves the renderer consistent, but not equal to what the model was trained with.
+   */
+  readonly template?: (conversation: TestConversation) => TemplateIds | undefined
+  /** Conversations to compare over. Default: the kit's own. */
+  readonly conversations?: readonly TestConversation[]
+  /** Seeds the random conversations. Default 1. */
+  readonly seed?: number
+  /** How many random conversations each property is tried on. Default 50. */
+  readonly runs?: number
+}
+
+/**
+ * The suite that proves a chat format right: call it at the top level of a vitest file.
+ *
+ * ```ts
+ * describeRenderer(smol, { tokenizer, template })
+ * ```
+ */
+export function describeRenderer<O>(format: ChatFormat<O>, options: DescribeOptions): void {
+  const renderer = createRenderer(format, options.tokenizer, options.options)
+  const cases = (options.conversations ?? conversations).filter((conversation) => canWrite(renderer, conversation))
+  const answered = cases.filter(({ messages }) => messages.at(-1)!.role === 'assistant')
+  const { seed = 1, runs = 50 } = options
+  const markers = [...format.markers, ...(format.softMarkers ?? [])]
+  const overRandom = (check: (messages: Message[]) => void, also: readonly string[] = []) => {
+    const random = seededRandom(seed)
+    let written = 0
+    for (let run = 0; run < runs; run++) {
+      const messages = randomConversation(random, also)
+      if (!canWrite(renderer, { name: '', messages })) continue
+      written++
+      check(messages)
+    }
+    expect(written).toBeGreaterThan(runs / 10)
+  }
+
+  describe(`chat format ${format.name}`, () => {
+    it('writes plain conversations of 1 to 6 turns', () => {
+      expect(cases.map(({ name }) => name)).toEqual(
+        expect.arrayContaining(['1 turns', '2 turns', '5 turns', '6 turns']),
+      )
+    })
+    it('starts every example with its prompt and trains exactly the rest', () => {
+      for (const { messages, tools } of answered) checkExample(renderer, messages, tools)
+      overRandom((messages) => void checkExample(renderer, messages))
+    })
+    it('reads back what it writes', () => {
+      for (const { messages, tools } of answered) checkRoundTrip(renderer, messages, tools)
+      overRandom((messages) => checkRoundTrip(renderer, messages))
+    })
+    it('reads a stream as it reads the whole, cut anywhere', () => {
+      for (const { messages, tools } of answered) {
+        const { prompt, target } = checkExample(renderer, messages, tools)
+        checkStreaming(renderer, [...target], prompt)
+      }
+    })
+    it('reads random tokens without throwing, streamed or not', () => {
+      const random = seededRandom(seed)
+      const ids = [...renderer.markerIds, ...renderer.tokenizer.encode(randomText(random) + ' x</y>\n')]
+      for (let run = 0; run < runs; run++)
+        checkStreaming(
+          renderer,
+          Array.from({ length: 12 }, () => ids[Math.floor(random() * ids.length)]!),
+        )
+    })
+    it('lets no text become a control token', () => {
+      for (const conversation of cases) describeInjection(renderer, conversation, markers, seededRandom(seed))
+    })
+    it('reads broken ends as malformed and an empty answer as one', () => {
+      for (const { messages, tools } of answered) if (!tools) checkEnds(renderer, messages)
+    })
+    it('bridges from sampled ids', () => {
+      for (const { messages, tools } of answered) if (!tools) checkBridge(renderer, messages, [user('And now?')])
+    })
+    if (options.template) describeTemplate(renderer, cases, options.template)
+  })
+}
+
+function describeTemplate(
+  renderer: Renderer,
+  cases: readonly TestConversation[],
+  template: NonNullable<DescribeOptions['template']>,
+): void {
+  it.each(cases.map((conversation) => [conversation.name, conversation] as const))(
+    'equals the published template: %s',
+    (_name, conversation) => {
+      const expected = template(conversation)
+      if (!expected) return
+      const { messages, tools = [] } = conversation
+      const isAnswered = messages.at(-1)!.role === 'assistant'
+      const prompt = renderer.generationPrompt(isAnswered ? messages.slice(0, -1) : messages, { tools })
+      expect([...prompt]).toEqual(Array.from(expected.prompt))
+      if (!expected.full) return
+      const trainOn = isAnswered ? 'last_assistant_message' : 'all_messages'
+      const { tokens } = renderer.supervisedExample(messages, { tools, trainOn })
+      const full = Array.from(expected.full)
+      expect([...tokens]).toEqual(full.slice(0, tokens.length))
+      // A template goes on after the stop with what separates turns; a sampler does not.
+      expect(renderer.tokenizer.decode(full.slice(tokens.length)).trim()).toBe('')
+    },
+  )
+}
+
+/** Replaces the texts of a conversation by marker spellings; formats without control tokens may refuse them. */
+function describeInjection(
+  renderer: Renderer,
+  { messages, tools = [] }: TestConversation,
+  markers: readonly string[],
+  random: () => number,
+): void {
+  const { tokenizer } = renderer
+  const spelled = [...(tokenizer.controlIds ?? [])].slice(0, 200).map((id) => tokenizer.decode([id]))
+  const hostile = () => randomText(random, [...markers, ...markers, ...spelled]) + (markers[0] ?? '')
+  const hostileTools = tools.map((tool) => ({ ...tool, name: `x${markers[0] ?? ''}`, description: hostile() }))
+  try {
+    checkInjection(renderer, withTexts(messages, hostile), hostileTools)
+  } catch (error) {
+    if (!(error instanceof DelimiterInTextError)) throw error
+  }
+}
+
+/** Whether a format has a way to write a conversation. */
+export function canWrite(renderer: Renderer, { messages, tools = [] }: TestConversation): boolean {
+  try {
+    if (messages.at(-1)!.role === 'assistant') {
+      renderer.generationPrompt(messages.slice(0, -1), { tools })
+      renderer.supervisedExample(messages, { tools })
+    } else renderer.generationPrompt(messages, { tools })
+    return true
+  } catch (error) {
+    if (error instanceof UnsupportedConversationError || error instanceof DelimiterInTextError) return false
+    throw error
+  }
+}
