@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
 import { modelPath } from '@selfplay/model-tiny'
-import { loadClient } from './core.js'
+import { loadTrainingClient } from '@selfplay/ort'
 import { loadTokenizer, measureEndings, QUANTILES } from './measure.js'
 
 // `npx tsx -C @selfplay/source tools/model-tiny/check.ts`: do completions of unseen prompts end by themselves?
@@ -15,7 +15,7 @@ const { values } = parseArgs({
   },
 })
 
-const client = await loadClient(values.model)
+const client = await loadTrainingClient(values.model)
 const reports = await measureEndings(await client.sampler(), await loadTokenizer(values.model), {
   prompts: Number(values.prompts),
   samplesPerPrompt: Number(values['samples-per-prompt']),

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { mkdir, readFile, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Datum, TrainingClient } from '@selfplay/engine'
-import { writeWhole } from './model-files.js'
+import { writeFileAtomic } from '@selfplay/ort'
 import { learningRateAt, type Recipe } from './recipe.js'
 
 const FORMAT_VERSION = 1
@@ -69,7 +69,7 @@ async function checkpoint(client: TrainingClient, recipe: Recipe, workFolder: st
   const state = `state-${step}`
   await client.saveState(join(workFolder, state))
   const progress: Progress = { formatVersion: FORMAT_VERSION, recipe, step, state }
-  await writeWhole(join(workFolder, PROGRESS_FILE), `${JSON.stringify(progress, null, 2)}\n`)
+  await writeFileAtomic(join(workFolder, PROGRESS_FILE), `${JSON.stringify(progress, null, 2)}\n`)
   for (const name of await readdir(workFolder)) {
     if (/^state-\d+$/.test(name) && name !== state) await rm(join(workFolder, name), { recursive: true, force: true })
   }

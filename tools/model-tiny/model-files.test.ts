@@ -28,7 +28,7 @@ interface Header {
 async function tensors(folder: string): Promise<{ header: Header; value: (name: string) => Float32Array }> {
   const bytes = await readFile(join(folder, 'model.safetensors'))
   const length = Number(bytes.readBigUInt64LE(0))
-  const header = JSON.parse(bytes.toString('utf8', 8, 8 + length)) as Header
+  const { __metadata__: _, ...header } = JSON.parse(bytes.toString('utf8', 8, 8 + length)) as Header
   const value = (name: string): Float32Array => {
     const [begin, end] = header[name]!.data_offsets
     return new Float32Array(Uint8Array.from(bytes.subarray(8 + length + begin, 8 + length + end)).buffer)
@@ -42,6 +42,7 @@ describe('writeInitialModel', () => {
     expect((await readdir(one)).toSorted()).toEqual([
       'config.json',
       'generation_config.json',
+      'manifest.json',
       'model.safetensors',
       'tokenizer.json',
       'tokenizer_config.json',

@@ -46,7 +46,7 @@ export const recipe: Recipe = {
     ropeTheta: 10_000,
     initStd: 0.05,
   },
-  steps: 6000,
+  steps: 9000,
   batchSize: 16,
   batchesPerPool: 16,
   learningRate: 5e-3,

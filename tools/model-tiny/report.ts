@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { QUANTILES, type KindReport, type Sample } from './measure.js'
-import { writeWhole } from './model-files.js'
+import { writeFileAtomic } from '@selfplay/ort'
 import type { Kind } from './text/documents.js'
 
 const BEGIN = '<!-- measured: begin -->'
@@ -71,5 +71,5 @@ export function replaceMeasured(readme: string, section: string): string {
 
 /** Puts measurements into the README at `path`. */
 export async function updateReadme(path: string, measured: Measurements): Promise<void> {
-  await writeWhole(path, replaceMeasured(await readFile(path, 'utf8'), measuredSection(measured)))
+  await writeFileAtomic(path, replaceMeasured(await readFile(path, 'utf8'), measuredSection(measured)))
 }

@@ -1,12 +1,11 @@
-import { existsSync } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { modelPath } from '@selfplay/model-tiny'
+import { loadTrainingClient } from '@selfplay/ort'
 import type { Tokenizer } from '@huggingface/tokenizers'
 import { countPieces, trainBpe } from './bpe.js'
-import { loadClient } from './core.js'
 import { createBatches, datumsOf } from './data.js'
 import { createEncoder, type Encoder } from './encoder.js'
 import { runLoop, type StepReport } from './loop.js'
@@ -67,7 +66,7 @@ function progressPrinter(clock: Clock): (report: StepReport) => void {
 }
 
 async function measure(folder: string, encoder: Encoder, clock: Clock): Promise<Measurements> {
-  const client = await loadClient(folder)
+  const client = await loadTrainingClient(folder)
   const tokenizer = await loadTokenizer(folder)
   const sampler = await client.sampler()
   const held = async (kind?: (typeof KINDS)[number]): Promise<number> =>
@@ -94,7 +93,7 @@ async function measure(folder: string, encoder: Encoder, clock: Clock): Promise<
 }
 
 async function train(initial: string, encoder: Encoder, tokenizer: Tokenizer, signal: AbortSignal): Promise<Clock> {
-  const client = await loadClient(initial)
+  const client = await loadTrainingClient(initial)
   const clock: Clock = { seconds: 0, tokens: 0 }
   const print = progressPrinter(clock)
   const heldOut = datumsOf(recipe.seed, 100, encoder, 'heldOut')
@@ -122,7 +121,7 @@ process.once('SIGINT', () => stop.abort(new Error('stopped; start again to go on
 const { encoder, bpe } = makeTokenizer()
 console.log(`tokenizer: ${encoder.vocabSize} tokens from ${recipe.tokenizerDocuments} documents`)
 const initial = join(values.work, 'initial')
-if (!existsSync(join(values.work, 'run'))) await writeInitialModel(initial, recipe.shape, bpe, recipe.seed)
+await writeInitialModel(initial, recipe.shape, bpe, recipe.seed)
 const clock = await train(initial, encoder, await loadTokenizer(initial), stop.signal)
 const measured = await measure(values.output, encoder, clock)
 await updateReadme(values.readme, measured)
