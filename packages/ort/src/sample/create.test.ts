@@ -1,4 +1,4 @@
-import { InvalidInputError } from '@selfplay/engine'
+import { InvalidInputError, NonFiniteError } from '@selfplay/engine'
 import type { SampledSequence, SampleRequest } from '@selfplay/engine'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openSafetensors, readTensor } from '../checkpoint/index.js'
@@ -126,6 +126,19 @@ describe('the same seed', () => {
     },
   )
 
+  it.each([
+    [5, 1],
+    [17, 2],
+  ])('gives the same bits in each of %d rows, on %d threads', async (slots, threads) => {
+    for (const filter of [{}, { topK: 20, topP: 0.9 }, { temperature: 0 }]) {
+      const { engine } = setUp('qwen3', { slots, threads })
+      const request = { prompt: ids([5, 6, 7]), maxTokens: 60, seed: 2, stop: [], ...filter }
+      const all = await Promise.all(Array.from({ length: slots }, () => engine.sample(request)))
+      for (const sequences of all) expect(sequences).toEqual(all[0])
+      await engine.dispose()
+    }
+  })
+
   it('does not depend on the room of the cache or on how long rows beside it are', async () => {
     const request = { prompt: ids([3, 4, 5]), maxTokens: 40, seed: 6 }
     const fresh = await setUp('llama3').engine.sample(request)
@@ -178,6 +191,38 @@ describe('weights that change', () => {
     expect(after[1]).not.toEqual(before[1])
     await engine.dispose()
     await fresh.dispose()
+  })
+})
+
+describe('weights that are not numbers', () => {
+  it('are named, and the engine works once they are mended', async () => {
+    const { weights, engine } = setUp('qwen2', { packing: 'none' })
+    const data = weights.get('model.norm.weight')!.data!
+    const before = data.slice()
+    data.fill(NaN)
+    for (const filter of [{}, { topK: 5 }, { temperature: 0 }]) {
+      await expect(engine.sample({ prompt: ids([3]), maxTokens: 3, ...filter })).rejects.toThrow(NonFiniteError)
+    }
+    data.set(before)
+    const [sequence] = await engine.sample({ prompt: ids([3]), maxTokens: 3, stop: [] })
+    expect(sequence!.tokens.length).toBe(3)
+    await engine.dispose()
+  })
+})
+
+describe('the event loop', () => {
+  it('gets its turns, and an abort ends a long request soon', async () => {
+    const { engine } = setUp('qwen2', { slots: 16 })
+    await engine.sample({ prompt: ids([3]), maxTokens: 20, stop: [] })
+    const abort = new AbortController()
+    let ticks = 0
+    const timer = setInterval(() => ++ticks === 5 && abort.abort(new Error('enough')), 5)
+    const request = { prompt: ids([3]), numSamples: 4000, maxTokens: 200, stop: [] }
+    await expect(engine.sample(request, { signal: abort.signal })).rejects.toThrow('enough')
+    clearInterval(timer)
+    const { steps } = engine.counts
+    await engine.release()
+    expect(engine.counts.steps - steps).toBeLessThanOrEqual(1)
   })
 })
 

@@ -38,7 +38,7 @@ class HashModel implements StepModel {
       topK: new Int32Array(slots),
       topP: new Float32Array(slots),
       drawn: new Int32Array(slots),
-      logprob: new Float32Array(slots),
+      probability: new Float32Array(slots),
       keptMass: new Float32Array(slots),
     }
   }
@@ -65,7 +65,7 @@ class HashModel implements StepModel {
       let hash = Math.floor(u * 2 ** 20)
       for (const id of row) hash = (Math.imul(hash ^ id, 0x9e3779b1) ^ (hash >>> 13)) >>> 0
       rows.drawn[slot] = hash % VOCAB
-      rows.logprob[slot] = -rows.inverseTemperature[slot]!
+      rows.probability[slot] = 0.5
       rows.keptMass[slot] = kind === 'filtered' ? rows.topP[slot]! : NaN
     }
   }
@@ -244,7 +244,7 @@ describe('refusals', () => {
     const step = model.step.bind(model)
     model.step = async (kind) => {
       await step(kind)
-      if (engine.counts.steps === 2) model.rows.logprob[1] = NaN
+      if (engine.counts.steps === 2) model.rows.probability[1] = NaN
     }
     const [first, second] = await Promise.allSettled([engine.sample(request()), engine.sample(request())])
     expect(first.status).toBe('fulfilled')

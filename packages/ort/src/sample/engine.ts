@@ -308,7 +308,7 @@ export class GenerationEngine {
       const reason = this.#push(
         completion,
         token,
-        rows.logprob[slot] ?? NaN,
+        Math.log(rows.probability[slot] ?? NaN),
         filtered ? (rows.keptMass[slot] ?? NaN) : 1,
       )
       if (reason) {

@@ -51,7 +51,7 @@ const inference = () => graph({ providers: ['cpu', 'webgpu'] })
 
 /**
  * One token for each row, drawn from the whole distribution. Inputs of `decodeStep`, `uniform` [S, 2] and `inverse_temperature`
- * [S]; outputs `token`, `logprob`, `logits` and the caches.
+ * [S]; outputs `token`, `probability`, `logits` and the caches.
  */
 export function stepGraph(config: ModelConfig, weights: SamplerWeights, slots: number): SerialisedModel {
   const g = inference()
@@ -67,13 +67,13 @@ export function prefillGraph(config: ModelConfig, weights: SamplerWeights): Seri
   return g.outputs(cacheOutputs(prefill(g, config, decoderWeights(g, weights)).present))
 }
 
-/** Draws the most probable tokens of `logits` [S, V]: outputs `token` and `logprob`. */
+/** Draws the most probable tokens of `logits` [S, V]: outputs `token` and `probability`. */
 export function greedyGraph(vocabSize: number, slots: number): SerialisedModel {
   const g = inference()
   return g.outputs({ ...drawGreedy(g, g.input('logits', 'float32', [slots, vocabSize])) })
 }
 
-/** Draws from filtered `logits` [S, V]: outputs `token`, `logprob`, `kept_mass` and `below`. */
+/** Draws from filtered `logits` [S, V]: outputs `token`, `probability`, `kept_mass` and `below`. */
 export function filteredGraph(vocabSize: number, slots: number, candidates: number): SerialisedModel {
   const g = inference()
   const draw = drawFiltered(
@@ -87,7 +87,8 @@ export function filteredGraph(vocabSize: number, slots: number, candidates: numb
     },
     candidates,
   )
-  return g.outputs({ token: draw.token, logprob: draw.logprob, kept_mass: draw.keptMass, below: draw.below })
+  const { token, probability, keptMass, below } = draw
+  return g.outputs({ token, probability, kept_mass: keptMass, below })
 }
 
 /** All hidden rows of sequences, after the final norm: output `hidden`, float32 [batch*seq, hidden]. */

@@ -150,8 +150,9 @@ export class OrtStepModel implements StepModel {
     const { inputs, outputs } = this.#cache.bindings
     const { step, draw } = this.#tensors
     const compiled = this.#step!
+    const draws = { token: draw.token, probability: draw.probability, logits: draw.logits }
     const feeds = { ...step.inputs, ...this.#ropes, ...compiled.adapter, ...inputs }
-    return compiled.session.bind(feeds, { token: draw.token, logprob: draw.logprob, logits: draw.logits, ...outputs })
+    return compiled.session.bind(feeds, { ...draws, ...outputs })
   }
 
   #unbind(): void {

@@ -59,7 +59,7 @@ describe('checkRequest', () => {
     [{ stop: [100] }, /stop id 100/],
     [{ stop: [''] }, /stop/],
     [{ seed: 0.5 }, /seed/],
-    [{ topk: 3 }, /unknown option "topk"; did you mean "topK"/],
+    [{ topk: 3 }, /unknown option "topk" \(did you mean "topK"/],
     [{ max_tokens: 3 }, /did you mean "maxTokens"/],
   ])('refuses %o', (over, message) => {
     expect(() => checkRequest(request(over), limits)).toThrow(InvalidInputError)

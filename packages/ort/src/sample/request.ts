@@ -1,5 +1,6 @@
 import { ContextOverflowError, InvalidInputError, samplingSchema } from '@selfplay/engine'
 import type { SampleRequest } from '@selfplay/engine'
+import { checkKeys } from '../runtime/nearest.js'
 
 /** A request with every default filled in, known to be runnable. */
 export interface Task {
@@ -71,7 +72,7 @@ function parseOptions(options: Omit<SampleRequest, 'prompt'>) {
   const result = samplingSchema.safeParse(options)
   if (!result.success) {
     const issue = result.error.issues[0]
-    if (issue?.code === 'unrecognized_keys') throw unknownOption(issue.keys[0] ?? '')
+    if (issue?.code === 'unrecognized_keys') checkKeys('sample', options, OPTION_NAMES)
     const field = issue?.path.join('.') ?? ''
     throw new InvalidInputError(`sample: ${field}: ${issue?.message ?? 'not usable'}`, { field })
   }
@@ -84,36 +85,6 @@ function parseOptions(options: Omit<SampleRequest, 'prompt'>) {
     })
   }
   return result.data
-}
-
-function unknownOption(key: string): InvalidInputError {
-  const nearest = nearestName(key, ['prompt', ...OPTION_NAMES])
-  return new InvalidInputError(`sample: unknown option "${key}"; did you mean "${nearest}"?`, { field: key, nearest })
-}
-
-/** The name at the smallest edit distance. */
-function nearestName(word: string, names: readonly string[]): string {
-  let best = names[0] ?? ''
-  let least = Infinity
-  for (const name of names) {
-    const distance = editDistance(word.toLowerCase(), name.toLowerCase())
-    if (distance < least) [best, least] = [name, distance]
-  }
-  return best
-}
-
-/** Levenshtein 1966. */
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, j) => j)
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i]
-    for (let j = 1; j <= b.length; j++) {
-      const replaced = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1)
-      next.push(Math.min(replaced, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1))
-    }
-    row = next
-  }
-  return row[b.length] ?? 0
 }
 
 /** @throws InvalidInputError when a token list is no Int32Array, is empty, or holds ids outside the vocabulary. */

@@ -23,8 +23,8 @@ export interface StepRows {
   readonly topP: Float32Array
   /** Out: the token drawn, int32 [S]. */
   readonly drawn: Int32Array
-  /** Out: its log-prob with the temperature applied and before any filter, float32 [S]. */
-  readonly logprob: Float32Array
+  /** Out: its probability with the temperature applied and before any filter, float32 [S]. */
+  readonly probability: Float32Array
   /** Out: probability that the filter kept. Written by filtered steps only, float32 [S]. */
   readonly keptMass: Float32Array
 }

@@ -15,7 +15,15 @@ export interface RowTensors {
   /** What draws read and write, by name. */
   readonly draw: Readonly<
     Record<
-      'logits' | 'uniform' | 'inverse_temperature' | 'top_k' | 'top_p' | 'token' | 'logprob' | 'kept_mass' | 'below',
+      | 'logits'
+      | 'uniform'
+      | 'inverse_temperature'
+      | 'top_k'
+      | 'top_p'
+      | 'token'
+      | 'probability'
+      | 'kept_mass'
+      | 'below',
       Tensor
     >
   >
@@ -39,7 +47,7 @@ export function allocateRows(runtime: Runtime, slots: number, vocabSize: number)
     top_k: make('int32', [slots]),
     top_p: make('float32', [slots]),
     token: make('int32', [slots]),
-    logprob: make('float32', [slots]),
+    probability: make('float32', [slots]),
     kept_mass: make('float32', [slots]),
     below: make('int32', [slots]),
   }
@@ -55,7 +63,7 @@ export function allocateRows(runtime: Runtime, slots: number, vocabSize: number)
       topK: host(draw.top_k),
       topP: host(draw.top_p),
       drawn: host(draw.token),
-      logprob: host(draw.logprob),
+      probability: host(draw.probability),
       keptMass: host(draw.kept_mass),
     },
     totalLength: host(totalLength),

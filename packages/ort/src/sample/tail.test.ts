@@ -56,7 +56,7 @@ interface Rows {
 }
 interface Drawn {
   readonly token: Int32Array
-  readonly logprob: Float32Array
+  readonly probability: Float32Array
   readonly keptMass: Float32Array
   readonly below: Int32Array
 }
@@ -139,19 +139,19 @@ describe('drawPlain', () => {
     expect(deviation(counts, (id) => exact[id]!)).toBeLessThan(4)
   })
 
-  it('reports the log-prob of what it drew, each row at its own temperature', async () => {
+  it('reports the probability of what it drew, each row at its own temperature', async () => {
     const vocabSize = 131
     const logits = normals(1, S * vocabSize).map((x) => 4 * x)
     const inverseTemperature = Float32Array.from({ length: S }, (_, s) => 0.4 + 0.3 * s)
     const draw = await plain(vocabSize)
-    const { token, logprob } = await draw({
+    const { token, probability } = await draw({
       logits,
       inverseTemperature,
       uniform: normals(2, 2 * S).map((x) => Math.abs(x) % 1),
     })
     for (let s = 0; s < S; s++) {
       const exact = softmax(logits.subarray(s * vocabSize, (s + 1) * vocabSize), inverseTemperature[s]!)
-      expect(Math.abs(logprob[s]! - Math.log(exact[token[s]!]!))).toBeLessThan(1e-5)
+      expect(Math.abs(Math.log(probability[s]!) - Math.log(exact[token[s]!]!))).toBeLessThan(1e-5)
     }
   })
 
@@ -185,11 +185,11 @@ describe('drawGreedy', () => {
       const logits = normals(3, S * vocabSize)
       const draw = await session(vocabSize, (g, inputs) => drawGreedy(g, inputs.logits))
       for (let s = 0; s < S; s++) logits.fill(9, s * vocabSize + 7 * s + 5, s * vocabSize + 7 * s + 9)
-      const { token, logprob } = await draw({ logits })
+      const { token, probability } = await draw({ logits })
       for (let s = 0; s < S; s++) {
         expect(token[s]).toBe(7 * s + 5)
         const exact = softmax(logits.subarray(s * vocabSize, (s + 1) * vocabSize), 1)
-        expect(Math.abs(logprob[s]! - Math.log(exact[7 * s + 5]!))).toBeLessThan(1e-5)
+        expect(Math.abs(Math.log(probability[s]!) - Math.log(exact[7 * s + 5]!))).toBeLessThan(1e-5)
       }
     }
   })
@@ -218,10 +218,10 @@ describe('drawFiltered', () => {
     const want = filter(exact, topK, topP)
     const counts = await countDraws(draw, rows(topK, topP), vocabSize, 1000)
     expect(deviation(counts, want.of)).toBeLessThan(4)
-    const { keptMass, token, logprob } = await draw(rows(topK, topP))
+    const { keptMass, token, probability } = await draw(rows(topK, topP))
     keptMass.forEach((mass, s) => {
       expect(Math.abs(mass - want.keptMass)).toBeLessThan(1e-5)
-      expect(Math.abs(logprob[s]! - Math.log(exact[token[s]!]!))).toBeLessThan(1e-5)
+      expect(Math.abs(Math.log(probability[s]!) - Math.log(exact[token[s]!]!))).toBeLessThan(1e-5)
     })
   })
 
@@ -247,7 +247,7 @@ describe('drawFiltered', () => {
     const all = await (await filtered(vocabSize, vocabSize))({ ...rows(0, 1), topK, topP, uniform })
     const few = await (await filtered(vocabSize, 16))({ ...rows(0, 1), topK, topP, uniform })
     const enough = [0, 1, 2, 3, 5, 6, 7]
-    const of = ({ token, logprob, keptMass }: Drawn) => enough.map((s) => [token[s], logprob[s], keptMass[s]])
+    const of = ({ token, probability, keptMass }: Drawn) => enough.map((s) => [token[s], probability[s], keptMass[s]])
     expect(of(few)).toEqual(of(all))
     expect(few.below[3]).toBeLessThan(16)
     expect([few.below[4], all.below[4]! >= 16]).toEqual([16, true])
@@ -274,8 +274,8 @@ describe('a row of NaN', () => {
     for (const draw of [await plain(131), await filtered(131, 64), greedy]) {
       const clean = await draw({ logits, topK, topP })
       const broken = await draw({ logits: logits.slice().fill(NaN, 3 * 131, 4 * 131), topK, topP })
-      const others = ({ token, logprob }: Drawn) => [0, 1, 2, 4, 5, 6, 7].map((s) => [token[s], logprob[s]])
-      expect(broken.logprob[3]).toBeNaN()
+      const others = ({ token, probability }: Drawn) => [0, 1, 2, 4, 5, 6, 7].map((s) => [token[s], probability[s]])
+      expect(broken.probability[3]).toBeNaN()
       expect(others(broken)).toEqual(others(clean))
     }
   })

@@ -6,19 +6,25 @@ export type DrawKind = 'plain' | 'greedy' | 'filtered'
 /** What a draw gives: int32 [S] and float32 [S]. */
 export interface Draw {
   readonly token: Value
-  /** With the temperature applied, before any filter. */
-  readonly logprob: Value
+  /**
+   * Of the token, with the temperature applied and before any filter. Not its logarithm: that of [S] numbers differs in the last bit
+   * between those that fill a SIMD register and the rest, and a row's numbers must not depend on its place.
+   */
+  readonly probability: Value
 }
+
+/** Block lengths are multiples of it: sums of rows that begin anywhere in a SIMD register would depend on where. */
+const LANES = 16
 
 /** Blocks of about the square root of the vocabulary. A length that divides it saves a copy; otherwise the last block is padded. */
 export function blocksOf(vocabSize: number): { readonly blocks: number; readonly length: number } {
   const root = Math.sqrt(vocabSize)
   let best = Infinity
-  for (let length = Math.ceil(root / 8); length <= root * 8; length++) {
+  for (let length = LANES; length <= root * 8; length += LANES) {
     const nearer = Math.abs(Math.log(length / root)) < Math.abs(Math.log(best / root))
-    if (vocabSize % length === 0 && nearer) best = length
+    if (vocabSize % length === 0 && length >= root / 8 && nearer) best = length
   }
-  const length = Number.isFinite(best) ? best : Math.ceil(root)
+  const length = Number.isFinite(best) ? best : LANES * Math.ceil(root / LANES)
   return { blocks: Math.ceil(vocabSize / length), length }
 }
 
@@ -95,11 +101,11 @@ export function drawPlain(g: Graph, logits: Value, uniform: Value, inverseTemper
   const offset = indexOf(g, partial, g.mul(second, last(g, partial)), 'lessOrEqual')
 
   const token = g.add(g.mul(block, length), offset)
-  return { token: column(g, token), logprob: g.log(column(g, g.gatherElements(inside, offset))) }
+  return { token: column(g, token), probability: column(g, g.gatherElements(inside, offset)) }
 }
 
 /**
- * The most probable token of each row (the first of equals), and its log-prob at temperature 1.
+ * The most probable token of each row (the first of equals), and its probability at temperature 1.
  *
  * @param logits float32 [S, V]
  */
@@ -110,7 +116,7 @@ export function drawGreedy(g: Graph, logits: Value): Draw {
   const block = firstLargest(g, g.reduceMax(g.reshape(padded, [slots, blocks, length]), { axes: [2] }))
   const found = g.add(g.mul(block, length), firstLargest(g, chosenBlocks(g, padded, block, length)))
   const token = g.min(found, vocabSize - 1)
-  return { token: column(g, token), logprob: g.log(column(g, g.gatherElements(g.softmax(logits), token))) }
+  return { token: column(g, token), probability: column(g, g.gatherElements(g.softmax(logits), token)) }
 }
 
 /** What a filtered draw reads besides the logits. */
@@ -160,7 +166,7 @@ export function drawFiltered(g: Graph, logits: Value, inputs: FilterInputs, cand
   const rank = indexOf(g, sums, g.mul(g.slice(inputs.uniform, { axis: 1, start: 0, end: 1 }), keptMass), 'lessOrEqual')
   return {
     token: g.cast(column(g, g.gatherElements(ids, rank)), 'int32'),
-    logprob: g.log(column(g, g.gatherElements(sorted, rank))),
+    probability: column(g, g.gatherElements(sorted, rank)),
     keptMass: g.min(column(g, keptMass), 1),
     below: column(g, below),
   }
