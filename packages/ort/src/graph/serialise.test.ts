@@ -102,6 +102,28 @@ describe('a serialised graph', () => {
     expect(result[first.name]!.data).toEqual([1])
   })
 
+  test('names that the caller gives never meet those that are made up', async () => {
+    const g = graph()
+    const made = [g.constant(2, 'float32'), g.neg(g.input('first', 'float32', ['n']))]
+    const taken = ['constant_0', made[1]!.name, 'sizes:n', 'int64:[0'].map((name) => g.input(name, 'float32', ['n']))
+    const sum = [...taken, ...made, g.full(['n'], 5, 'float32')].reduce((a, b) => g.add(a, b))
+    const model = g.outputs({ total: g.reduceSum(sum, { axes: [0] }) })
+    const fed = Object.fromEntries(model.inputs.map(({ name }) => [name, { dims: [2], data: [1, 1] }]))
+    expect((await runOnce(model, fed))['total']!.data).toEqual([2 * (4 + 2 - 1 + 5)])
+  })
+
+  test('keeps beta of a Gemm without C, which tells equal ones apart', () => {
+    const g = graph()
+    const x = g.input('x', 'float32', [2, 2])
+    const model = g.outputs({ a: g.gemm(x, x), b: g.gemm(x, x, undefined, { beta: 2 }) })
+    expect(decodeModel(model.bytes).nodes.map(({ inputs, attributes }) => [inputs.length, attributes['beta']])).toEqual(
+      [
+        [2, 1],
+        [2, 2],
+      ],
+    )
+  })
+
   test('shapes become constants where 0 and -1 suffice, and inputs where not', async () => {
     const g = graph()
     const x = g.input('x', 'float32', ['b', 's', 6])

@@ -39,6 +39,9 @@ export function serialise(graph: Graph, outputs: Readonly<Record<string, Value>>
   return new Serialiser(graph, outputs).run()
 }
 
+/** Whether a value's name was given by the caller and must stand in the model. */
+const isDeclared = ({ role }: Value) => role !== 'result' && role !== 'constant'
+
 const isValue = (operand: Value | Literal): operand is Value => 'id' in operand
 
 class Serialiser {
@@ -49,8 +52,8 @@ class Serialiser {
   private readonly taken = new Set<string>()
   private readonly read = new Set<number>()
   private readonly records: NodeRecord[] = []
-  private readonly initializers = new Map<string, InitializerRecord>()
-  private readonly shapeInputs = new Map<string, Shape>()
+  private readonly literals = new Map<string, InitializerRecord>()
+  private readonly shapeInputs = new Map<string, SerialisedModel['shapeInputs'][number]>()
   private readonly domains = new Set([''])
 
   constructor(graph: Graph, outputs: Readonly<Record<string, Value>>) {
@@ -69,19 +72,18 @@ class Serialiser {
     const copies = this.nameOutputs()
     for (const node of this.nodes) this.writeNode(node)
     for (const [name, value] of copies) this.writeCopy(name, value)
-    for (const value of this.graph.values) {
-      if (this.read.has(value.id) && (value.role === 'constant' || value.role === 'weight'))
-        this.writeInitializer(value)
-    }
+    const stored = this.graph.values.filter(
+      ({ id, role }) => this.read.has(id) && (role === 'constant' || role === 'weight'),
+    )
     const inputs = this.inputs()
     const outputs = this.outputs.map(([name, { dtype, shape }]) => ({ name, dtype, shape }))
-    const shapeInputs = [...this.shapeInputs].map(([name, dims]) => ({ name, dims }))
+    const shapeInputs = [...this.shapeInputs.values()]
     const shapeSpecs = shapeInputs.map(({ name, dims }): TensorSpec => ({ name, dtype: 'int64', shape: [dims.length] }))
     const bytes = encodeModel({
       irVersion,
       opsets: Object.fromEntries([...this.domains].map((domain) => [domain, domain === '' ? opsetVersion : 1])),
       nodes: this.records,
-      initializers: [...this.initializers.values()],
+      initializers: [...this.literals.values(), ...stored.map((value) => this.initializer(value))],
       inputs: [...inputs, ...shapeSpecs],
       outputs,
     })
@@ -90,7 +92,7 @@ class Serialiser {
 
   /** Gives results their output names; returns the outputs that need a copy because their value has a name already. */
   private nameOutputs(): readonly (readonly [string, Value])[] {
-    for (const value of this.graph.values) if (value.role !== 'result') this.taken.add(value.name)
+    for (const value of this.graph.values) if (isDeclared(value)) this.taken.add(value.name)
     const copies: (readonly [string, Value])[] = []
     for (const [name, value] of this.outputs) {
       if (name === '' || this.taken.has(name)) {
@@ -106,13 +108,17 @@ class Serialiser {
   }
 
   private nameOf(value: Value): string {
-    if (value.role !== 'result') return value.name
-    const known = this.names.get(value.id)
-    if (known !== undefined) return known
-    let name = value.name
+    if (isDeclared(value)) return value.name
+    const known = this.names.get(value.id) ?? this.unique(value.name)
+    this.names.set(value.id, known)
+    return known
+  }
+
+  /** A name that nothing else has. */
+  private unique(base: string): string {
+    let name = base
     while (this.taken.has(name)) name += '_'
     this.taken.add(name)
-    this.names.set(value.id, name)
     return name
   }
 
@@ -141,31 +147,41 @@ class Serialiser {
   }
 
   private shapeInput(dims: Shape): string {
-    const name = `sizes:${dims.join(',')}`
-    this.shapeInputs.set(name, dims)
-    return name
+    const key = dims.join(',')
+    const known = this.shapeInputs.get(key) ?? { name: this.unique(`sizes:${key}`), dims }
+    this.shapeInputs.set(key, known)
+    return known.name
   }
 
   private literal({ dtype, shape, values }: Literal): string {
-    const name = `${dtype}:${shape.length === 0 ? '' : '['}${values.join(',')}`
-    if (!this.initializers.has(name)) {
-      this.initializers.set(name, { name, dtype, shape, data: encodeNumbers(dtype, values) })
+    const key = `${dtype}:${shape.length === 0 ? '' : '['}${values.join(',')}`
+    const known = this.literals.get(key) ?? {
+      name: this.unique(key),
+      dtype,
+      shape,
+      data: encodeNumbers(dtype, values),
     }
-    return name
+    this.literals.set(key, known)
+    return known.name
   }
 
-  private writeInitializer(value: Value): void {
+  private initializer(value: Value): InitializerRecord {
+    const { dtype, bytes, file } = value
     const shape = value.shape as readonly number[] // constants and weights are made with numbers only
-    const length = shape.reduce((size, dim) => size * dim, bytesOf[value.dtype])
-    const data = value.bytes ?? value.file ?? { path: memoryLocation, offset: 0, length }
-    this.initializers.set(value.name, { name: value.name, dtype: value.dtype, shape, data })
+    const length = shape.reduce((size, dim) => size * dim, bytesOf[dtype])
+    return {
+      name: this.nameOf(value),
+      dtype,
+      shape,
+      data: bytes ?? file ?? { path: memoryLocation, offset: 0, length },
+    }
   }
 
   private inputs(): readonly TensorSpec[] {
     const declared = this.graph.values.filter(({ role }) => role === 'input' || role === 'parameter')
     const kept = new Set(declared.filter(({ id }) => this.read.has(id)))
     const carries = (value: Value, symbol: string) => value.shape.some((dim) => symbolsOf(dim).includes(symbol))
-    const needed = new Set([...this.shapeInputs.values()].flat().flatMap((dim) => symbolsOf(dim)))
+    const needed = new Set([...this.shapeInputs.values()].flatMap(({ dims }) => dims).flatMap((dim) => symbolsOf(dim)))
     for (const symbol of needed) {
       if ([...kept].some((value) => carries(value, symbol))) continue
       const carrier = declared.find((value) => carries(value, symbol))

@@ -71,7 +71,13 @@ export abstract class GraphCore {
     const key = bytes.length <= 64 ? `${dtype}[${dims.join()}]${bytes.join()}` : undefined
     const known = key === undefined ? undefined : this.constants.get(key)
     if (known) return known
-    const made = this.register({ name: this.freshName('constant'), role: 'constant', dtype, shape: dims, bytes })
+    const made = this.register({
+      name: `constant_${this.allValues.length}`,
+      role: 'constant',
+      dtype,
+      shape: dims,
+      bytes,
+    })
     if (key !== undefined) this.constants.set(key, made)
     return made
   }
@@ -91,7 +97,7 @@ export abstract class GraphCore {
     const outputs: Value[] = []
     const node = { id, op, inputs, params, outputs } as unknown as Node
     types.forEach(({ dtype, shape }, index) => {
-      const name = this.freshName(`${op}_${id}${types.length > 1 ? `.${index}` : ''}`)
+      const name = `${op}_${id}${types.length > 1 ? `.${index}` : ''}`
       outputs.push(this.register({ name, role: 'result', dtype, shape: canonicalShape(shape), producer: node }))
     })
     this.allNodes.push(node)
@@ -130,11 +136,6 @@ export abstract class GraphCore {
     const made: Value = { producer: undefined, ...value, graph: this.self, id: this.allValues.length }
     this.allValues.push(made)
     return made
-  }
-
-  private freshName(base: string): string {
-    const name = base === 'constant' ? `constant_${this.allValues.length}` : base
-    return this.names.has(name) ? this.freshName(`${name}_`) : name
   }
 
   /** Non-negative axis of a value. */

@@ -1,5 +1,5 @@
 import type { Value } from '../ir.js'
-import { noParams } from '../ops/elementwise.js'
+import { noParams } from '../ops/inference.js'
 import type { OpName } from '../ops/index.js'
 import type { DType } from '../types.js'
 import { GraphCore, type ValueLike } from './core.js'

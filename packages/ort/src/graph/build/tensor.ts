@@ -1,7 +1,7 @@
 import { divideDims, multiplyDims, sameShape, shapeSize } from '../dims.js'
 import { isFloat } from '../dtypes.js'
 import type { Value } from '../ir.js'
-import { noParams } from '../ops/elementwise.js'
+import { noParams } from '../ops/inference.js'
 import type { OpName } from '../ops/index.js'
 import type { Dim, DType, Shape } from '../types.js'
 import { ElementwiseBuilder } from './elementwise.js'
@@ -101,7 +101,7 @@ export abstract class TensorBuilder extends ElementwiseBuilder {
   }
   /**
    * Elements `start` (>= 0) up to `end` of one axis. Of an axis whose size is a symbol, `size` says what the piece shall
-   * be called, unless it follows from start and end.
+   * be called, unless it follows from start and end; the axis must then be long enough at run time.
    */
   slice(
     x: Value,

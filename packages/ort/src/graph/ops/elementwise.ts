@@ -1,7 +1,7 @@
 import { anything, floats, numbers, onnxDataType } from '../dtypes.js'
 import { int, type Op, scalar } from '../ir.js'
 import type { DType } from '../types.js'
-import { binary, like, type NoParams, unary } from './inference.js'
+import { binary, like, unary } from './inference.js'
 
 export interface ClipParams {
   readonly min: number | undefined
@@ -68,5 +68,3 @@ export const elementwise = {
   Cast: cast,
   Identity: { ...unary(21, anything, 'V'), infer: like() } as Op<IdentityParams>,
 } satisfies Record<string, Op<never>>
-
-export const noParams: NoParams = {}

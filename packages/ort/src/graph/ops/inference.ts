@@ -4,6 +4,7 @@ import type { Dim, DType, Shape } from '../types.js'
 
 /** Of ops that have nothing to configure. */
 export type NoParams = Readonly<Record<never, never>>
+export const noParams: NoParams = {}
 
 /** The numpy broadcast of shapes: sizes must be equal, or 1. Undefined where they are neither. */
 export function broadcastShapes(...shapes: readonly Shape[]): Shape | undefined {

@@ -1,9 +1,8 @@
-import { broadcastShapes } from './inference.js'
 import { sameShape } from '../dims.js'
 import { floats } from '../dtypes.js'
 import { float, int, type Op, type Site } from '../ir.js'
 import type { Shape } from '../types.js'
-import { checkAxis } from './inference.js'
+import { broadcastShapes, checkAxis } from './inference.js'
 
 export interface NormParams {
   /** First of the axes that are normalised together. */
