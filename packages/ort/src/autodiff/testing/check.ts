@@ -62,12 +62,12 @@ export async function slopesAlong(kit: Kit, loss: Value, gradients: number[][], 
   }
 }
 
-/** |a - b| / max(1, |b|) over all numbers. */
+/** |a - b| / max(0.1, |b|) over all numbers. */
 export function distance(a: number[][], b: number[][]): number {
   const norm = (list: number[]) => Math.hypot(...list)
   const [x, y] = [a.flat(), b.flat()]
   expect(x.length).toBe(y.length)
-  return norm(x.map((value, i) => value - y[i]!)) / Math.max(1, norm(y))
+  return norm(x.map((value, i) => value - y[i]!)) / Math.max(0.1, norm(y))
 }
 
 /** Grows the same graph in both precisions. */
