@@ -18,6 +18,7 @@ export { JsonlFile, writeFileAtomic } from './run/files.js'
 export { legalName, runFolderName } from './run/legal-name.js'
 export { RUN_FORMAT, RunFolder, type LineLengths } from './run/run-folder.js'
 export type { MetricsRow, RunInfo, Tracker } from './track/tracker.js'
+export { wandbTracker, type WandbOptions } from './track/wandb.js'
 export {
   frozen,
   scripted,

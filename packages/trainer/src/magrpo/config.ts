@@ -94,11 +94,15 @@ export const magrpoConfigSchema = z.strictObject({
    * otherwise. Default null.
    */
   loss: lossSchema.nullable().default(null),
-  /** Penalty coef * KL(policy, reference) on each completion's return, from the sampled tokens (k1, k2, k3: Schulman 2020). Default null: off. */
+  /**
+   * Penalty coef * KL(policy || reference) on each completion's return, estimated from its sampled tokens (Schulman 2020).
+   * Default null: off. Estimator default `k1`: in a return only its gradient is that of the KL; k2 and k3 (the reference's) have
+   * less variance as a number to look at, but lack a term there and hardly hold a policy that is near.
+   */
   referenceKl: z
     .strictObject({
       coef: z.number().nonnegative().default(0.1),
-      estimator: z.enum(['k1', 'k2', 'k3']).default('k3'),
+      estimator: z.enum(['k1', 'k2', 'k3']).default('k1'),
     })
     .nullable()
     .default(null),

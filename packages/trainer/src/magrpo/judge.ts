@@ -121,6 +121,9 @@ function process(
 const placeText = ({ rowIndex, turn, path }: JointNode) =>
   `row ${rowIndex}, turn ${turn}${path.length > 0 ? `, branch ${path.join('.')}` : ''}`
 
+/** Plain data, part of a checkpoint. */
+export type FailureCounts = Pick<RewardFailures, 'succeeded' | 'consecutive' | 'total' | 'first'>
+
 /** Decides what a failed reward call does to a run; its numbers are part of a checkpoint. */
 export class RewardFailures {
   /** Calls that worked. */
@@ -128,41 +131,43 @@ export class RewardFailures {
   /** Failures since the last that did. */
   consecutive: number
   total: number
-  private first: RewardError | undefined
+  /** What the first of the consecutive ones said. */
+  first: string | null
   private readonly limit: number
 
-  constructor(limit: number, counts = { succeeded: 0, consecutive: 0, total: 0 }) {
+  constructor(limit: number, counts: FailureCounts = { succeeded: 0, consecutive: 0, total: 0, first: null }) {
     this.limit = limit
     this.succeeded = counts.succeeded
     this.consecutive = counts.consecutive
     this.total = counts.total
+    this.first = counts.first
   }
 
   success(): void {
     this.succeeded++
     this.consecutive = 0
-    this.first = undefined
+    this.first = null
   }
 
   /**
    * Counts a failure that the run may survive; the node's answers are then left out.
    *
    * @throws RewardError: the failure itself when it is a wrong return value or no call has worked yet (a bug, not an
-   *   outage), or one that names the number of failures in a row, with the first as its cause.
+   *   outage), or one that names the number of failures in a row, and what the first one said.
    */
   failure(error: RewardError): void {
     this.total++
     this.consecutive++
-    this.first ??= error
+    this.first ??= error.message
     const bug = error.failure === 'wrong_length' || error.failure === 'not_a_number' || this.succeeded === 0
     if (bug) throw error
     if (this.consecutive >= this.limit) {
       throw new RewardError(
         error.failure,
         `${this.consecutive} reward calls in a row have failed (maxConsecutiveRewardFailures ${this.limit}); the first: ` +
-          this.first.message,
+          this.first,
         { consecutive: this.consecutive },
-        { cause: this.first },
+        { cause: error },
       )
     }
   }

@@ -42,7 +42,7 @@ export const trainerStateSchema = z.strictObject({
   baselines: z.record(z.string(), z.number()),
   /** Nodes waiting for their training, [policy]. */
   buffers: z.array(z.array(savedNode)),
-  failures: z.strictObject({ succeeded: count, consecutive: count, total: count }),
+  failures: z.strictObject({ succeeded: count, consecutive: count, total: count, first: z.string().nullable() }),
   collapse: z.strictObject({
     recent: z.array(z.number()),
     start: z.number().nullable(),
@@ -85,7 +85,7 @@ export function initialState(config: ResolvedConfig, policies: number): TrainerS
     random: [...new Random(deriveSeed(config.seed, 'trainer')).state],
     baselines: {},
     buffers: Array.from({ length: policies }, () => []),
-    failures: { succeeded: 0, consecutive: 0, total: 0 },
+    failures: { succeeded: 0, consecutive: 0, total: 0, first: null },
     collapse: { ...noCollapse, recent: [] },
     best: null,
     turns: { updates: 0, firstTurnAnswers: 0, terminated: 0, secondTurnNodes: 0, highest: null, sum: 0, valued: 0 },

@@ -342,7 +342,12 @@ export class MAGRPOTrainer<Row extends PromptRow> {
         generations: args.generations ?? config.evalGenerations,
         temperature: args.temperature ?? config.evalTemperature,
         seed: args.seed ?? deriveSeed(config.seed, 'evaluation'),
-        failures: new RewardFailures(config.maxConsecutiveRewardFailures, { succeeded, consecutive: 0, total: 0 }),
+        failures: new RewardFailures(config.maxConsecutiveRewardFailures, {
+          succeeded,
+          consecutive: 0,
+          total: 0,
+          first: null,
+        }),
         signal: args.signal ?? never,
       },
     )

@@ -264,7 +264,7 @@ function advance(state: TrainerState, analysis: Analysis, progress: Progress): T
     config.collapse && value !== undefined
       ? watchForCollapse(state.collapse, value, step, config.collapse).state
       : state.collapse
-  const { succeeded, consecutive, total } = failures
+  const { succeeded, consecutive, total, first } = failures
   return {
     ...state,
     step,
@@ -273,7 +273,7 @@ function advance(state: TrainerState, analysis: Analysis, progress: Progress): T
     random: [...random.state],
     baselines: analysis.baselines,
     buffers,
-    failures: { succeeded, consecutive, total },
+    failures: { succeeded, consecutive, total, first },
     collapse: { ...collapse, recent: [...collapse.recent] },
     turns: countTurns(state.turns, analysis.nodes, config),
     seconds: state.seconds + seconds,

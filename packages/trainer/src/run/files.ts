@@ -42,6 +42,11 @@ export const exists = (path: string): Promise<boolean> =>
     () => false,
   )
 
+function unwritable(path: string, cause: unknown): RunFolderError {
+  const message = cause instanceof Error ? cause.message : String(cause)
+  return new RunFolderError(`${path} could not be written: ${message}`, { path }, { cause })
+}
+
 /** A file of one JSON value per line that is only ever appended to, or cut back to an earlier length. */
 export class JsonlFile {
   readonly path: string
@@ -59,10 +64,20 @@ export class JsonlFile {
 
   /**
    * Opens the file, cut to `length` bytes (default 0: a new file).
-   * @throws RunFolderError when the file is shorter than that: lines that a checkpoint counts on are gone.
+   * @throws RunFolderError when it cannot be written, or is shorter than that: lines that a checkpoint counts on are gone.
    */
   async open(length = 0): Promise<void> {
     await this.close()
+    try {
+      await this.prepare(length)
+    } catch (cause) {
+      if (cause instanceof RunFolderError) throw cause
+      throw unwritable(this.path, cause)
+    }
+    this.bytes = length
+  }
+
+  private async prepare(length: number): Promise<void> {
     await mkdir(dirname(this.path), { recursive: true })
     if (length > 0) {
       const size = await stat(this.path).then(
@@ -79,7 +94,6 @@ export class JsonlFile {
       await truncate(this.path, length)
     }
     this.handle = await open(this.path, length > 0 ? 'a' : 'w')
-    this.bytes = length
   }
 
   /** Appends one line per value, in one write. */
@@ -90,8 +104,7 @@ export class JsonlFile {
     try {
       await this.handle.appendFile(data)
     } catch (cause) {
-      const message = cause instanceof Error ? cause.message : String(cause)
-      throw new RunFolderError(`${this.path} could not be written: ${message}`, { path: this.path }, { cause })
+      throw unwritable(this.path, cause)
     }
     this.bytes += data.length
   }

@@ -1,0 +1,285 @@
+import { createHash } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { z } from 'zod'
+import { ConfigError } from '../errors.js'
+import { legalName } from '../run/legal-name.js'
+import type { MetricsRow, RunInfo, Tracker } from './tracker.js'
+
+export interface WandbOptions {
+  /** Default `selfplay`. */
+  readonly project?: string
+  /** Default: the account's own. */
+  readonly entity?: string
+  readonly tags?: readonly string[]
+  /** Default `WANDB_BASE_URL`, else `https://api.wandb.ai`. */
+  readonly baseUrl?: string
+  /** Seconds between deliveries. Default 5. */
+  readonly flushSeconds?: number
+  /** Pause in seconds after a delivery that failed, doubled each time up to a minute. Default 1. */
+  readonly retrySeconds?: number
+  /** Most seconds that the end of a run waits for the last delivery. Default 15. */
+  readonly finishSeconds?: number
+  /** Rows kept while the service cannot be reached; the oldest go first. Default 10,000. */
+  readonly maxQueued?: number
+  /** Told in words when rows cannot be delivered. Never holds the key. */
+  readonly onTrouble?: (message: string) => void
+}
+
+const UPSERT = `mutation UpsertBucket($name: String!, $project: String, $entity: String, $displayName: String, $config: JSONString, $groupName: String, $jobType: String, $tags: [String!]) {
+  upsertBucket(input: {name: $name, modelName: $project, entityName: $entity, displayName: $displayName, config: $config, groupName: $groupName, jobType: $jobType, tags: $tags}) {
+    bucket { project { name entity { name } } }
+  }
+}`
+
+const viewerReply = z.object({ data: z.object({ viewer: z.object({ entity: z.string() }) }) })
+const upsertReply = z.object({
+  data: z.object({
+    upsertBucket: z.object({
+      bucket: z.object({ project: z.object({ name: z.string(), entity: z.object({ name: z.string() }) }) }),
+    }),
+  }),
+})
+
+/** An answer that will not change when the request is repeated. */
+class Refused extends Error {}
+
+const REQUEST_SECONDS = 10
+const MAX_BACKOFF_SECONDS = 60
+
+/**
+ * A tracker for Weights & Biases over its HTTP protocol. The key comes from the environment variable `WANDB_API_KEY` and goes
+ * nowhere but into the authorisation header.
+ *
+ * Rows are queued and delivered in batches in the background, with growing pauses while the service does not answer. Nothing
+ * that the service does stops, slows or fails a run. A run that is resumed appears as a run of its own in the same group.
+ *
+ * @throws ConfigError when `WANDB_API_KEY` is not set.
+ */
+export function wandbTracker(options: WandbOptions = {}): Tracker {
+  const key = process.env['WANDB_API_KEY']
+  if (!key) {
+    throw new ConfigError('W&B is on, but the environment variable WANDB_API_KEY is not set: set it, or leave W&B off')
+  }
+  return new WandbTracker(key, options)
+}
+
+class WandbTracker implements Tracker {
+  private readonly key: string
+  private readonly options: WandbOptions
+  private readonly baseUrl: string
+  private readonly stopping = new AbortController()
+  private run: RunInfo | null = null
+  private id = ''
+  /** Where rows are posted, once the service knows the run. */
+  private stream: string | null = null
+  private started = 0
+  /** The row of the newest step: rows of one step become one line. */
+  private current: Record<string, number> | null = null
+  private queue: string[] = []
+  /** Lines that the service has taken. */
+  private delivered = 0
+  private summary: Record<string, number> = {}
+  private timer: NodeJS.Timeout | undefined
+  private sending: Promise<void> | null = null
+  private pause = 0
+  private dropped = 0
+  private off = false
+  private told = new Set<string>()
+
+  constructor(key: string, options: WandbOptions) {
+    this.key = key
+    this.options = options
+    const url = options.baseUrl ?? process.env['WANDB_BASE_URL'] ?? 'https://api.wandb.ai'
+    this.baseUrl = url.replace(/\/+$/, '')
+  }
+
+  start(run: RunInfo): void {
+    this.run = run
+    this.started = Date.now()
+    const place = `${run.name}/${run.resumedAt}/${this.started}`
+    this.id = createHash('sha256').update(place, 'utf8').digest('hex').slice(0, 12)
+    this.schedule(0)
+  }
+
+  log(row: MetricsRow): void {
+    if (this.off || !this.run) return
+    const step = row['step'] ?? 0
+    if (this.current && this.current['_step'] !== step) this.closeRow()
+    const now = Date.now()
+    this.current = {
+      ...this.current,
+      ...row,
+      _step: step,
+      _runtime: (now - this.started) / 1000,
+      _timestamp: now / 1000,
+    }
+  }
+
+  async finish(outcome: 'finished' | 'failed' | 'aborted'): Promise<void> {
+    if (this.off || !this.run) return
+    clearTimeout(this.timer)
+    this.closeRow()
+    const deadline = setTimeout(() => this.stopping.abort(), (this.options.finishSeconds ?? 15) * 1000)
+    try {
+      while (!this.stopping.signal.aborted && !this.off) {
+        await this.deliver()
+        if (this.stream && this.queue.length === 0) {
+          if (await this.complete(outcome)) return
+        }
+        if (!this.off) await this.rest()
+      }
+      if (!this.off) this.trouble('late', 'W&B did not answer in time: the last rows are only in the run folder')
+    } finally {
+      clearTimeout(deadline)
+      this.off = true
+    }
+  }
+
+  private closeRow(): void {
+    if (!this.current) return
+    this.queue.push(JSON.stringify(this.current))
+    this.summary = { ...this.summary, ...this.current }
+    this.current = null
+    const surplus = this.queue.length - (this.options.maxQueued ?? 10_000)
+    if (surplus <= 0) return
+    this.queue.splice(0, surplus)
+    this.dropped += surplus
+    this.trouble('dropped', 'W&B cannot be reached and its queue is full: the oldest rows are only in the run folder')
+  }
+
+  private schedule(seconds: number): void {
+    if (this.off) return
+    clearTimeout(this.timer)
+    this.timer = setTimeout(() => {
+      void this.deliver().then(() => this.schedule(Math.max(this.pause, this.options.flushSeconds ?? 5)))
+    }, seconds * 1000)
+    this.timer.unref()
+  }
+
+  /** Waits out the pause, or the end of the deadline. */
+  private rest(): Promise<void> {
+    return delay(Math.max(this.pause, 0.05) * 1000, undefined, { signal: this.stopping.signal }).catch(() => {})
+  }
+
+  /** One delivery at a time; never rejects. */
+  private deliver(): Promise<void> {
+    this.sending ??= this.attempt(async () => {
+      this.stream ??= await this.register()
+      if (this.queue.length === 0) return
+      const lines = this.queue.slice()
+      await this.post(this.stream, {
+        files: {
+          'wandb-history.jsonl': { offset: this.delivered, content: lines },
+          'wandb-summary.json': { offset: 0, content: [JSON.stringify(this.summary)] },
+        },
+      })
+      this.delivered += lines.length
+      this.queue.splice(0, lines.length)
+    }).then(() => {
+      this.sending = null
+    })
+    return this.sending
+  }
+
+  private async complete(outcome: 'finished' | 'failed' | 'aborted'): Promise<boolean> {
+    let done = false
+    await this.attempt(async () => {
+      await this.post(this.stream!, { complete: true, exitcode: outcome === 'finished' ? 0 : 1 })
+      done = true
+    })
+    return done
+  }
+
+  /** Runs a piece of delivery: a failure lengthens the pause, a refusal switches the tracker off. */
+  private async attempt(work: () => Promise<void>): Promise<void> {
+    try {
+      await work()
+      this.pause = 0
+    } catch (error) {
+      const message = this.clean(error instanceof Error ? error.message : String(error))
+      if (error instanceof Refused) {
+        this.off = true
+        this.queue = []
+        clearTimeout(this.timer)
+        this.trouble('refused', `W&B refused the run and is off now: ${message}. The run folder has everything`)
+        return
+      }
+      this.pause = Math.min(Math.max(this.options.retrySeconds ?? 1, this.pause * 2), MAX_BACKOFF_SECONDS)
+      if (!this.stopping.signal.aborted) this.trouble('unreachable', `W&B does not answer, trying again: ${message}`)
+    }
+  }
+
+  /** Makes the run known. Returns where its rows go. */
+  private async register(): Promise<string> {
+    const { project = 'selfplay', tags = [] } = this.options
+    const { name, config, resumedAt } = this.run!
+    const entity = this.options.entity ?? (await this.ownEntity())
+    const displayName = resumedAt > 0 ? `${name} (from ${resumedAt})` : name
+    const wrapped = Object.fromEntries(Object.entries(config).map(([option, value]) => [option, { value }]))
+    const reply = upsertReply.safeParse(
+      await this.post('/graphql', {
+        query: UPSERT,
+        variables: {
+          name: this.id,
+          project,
+          entity,
+          displayName,
+          config: JSON.stringify(wrapped),
+          groupName: legalName(name),
+          jobType: 'train',
+          tags,
+        },
+      }),
+    )
+    if (!reply.success) throw new Refused('it did not accept the run (project or entity unknown?)')
+    const { name: projectName, entity: owner } = reply.data.data.upsertBucket.bucket.project
+    const path = [owner.name, projectName, this.id].map((part) => encodeURIComponent(part)).join('/')
+    return `/files/${path}/file_stream`
+  }
+
+  private async ownEntity(): Promise<string> {
+    const reply = viewerReply.safeParse(await this.post('/graphql', { query: 'query Viewer { viewer { entity } }' }))
+    if (!reply.success) throw new Refused('the key belongs to no account')
+    return reply.data.data.viewer.entity
+  }
+
+  private async post(path: string, body: unknown): Promise<unknown> {
+    const response = await fetch(`${this.baseUrl}${path}`, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        authorization: `Basic ${Buffer.from(`api:${this.key}`, 'utf8').toString('base64')}`,
+      },
+      body: JSON.stringify(body),
+      signal: AbortSignal.any([this.stopping.signal, AbortSignal.timeout(REQUEST_SECONDS * 1000)]),
+    })
+    const text = await response.text()
+    if (response.ok) {
+      try {
+        return text === '' ? {} : (JSON.parse(text) as unknown)
+      } catch {
+        throw new Error(`it answered something that is no JSON`)
+      }
+    }
+    const passing = response.status >= 500 || response.status === 429 || response.status === 408
+    const problem = `HTTP ${response.status} ${response.statusText}`
+    throw passing ? new Error(problem) : new Refused(problem)
+  }
+
+  /** Tells a kind of trouble once. */
+  private trouble(kind: string, message: string): void {
+    if (this.told.has(kind)) return
+    this.told.add(kind)
+    try {
+      this.options.onTrouble?.(this.clean(message))
+    } catch {
+      // What listens must not stop a run either.
+    }
+  }
+
+  /** Text without the key, in case a proxy or the service echoes it. */
+  private clean(text: string): string {
+    const encoded = Buffer.from(`api:${this.key}`, 'utf8').toString('base64')
+    return text.replaceAll(this.key, '***').replaceAll(encoded, '***')
+  }
+}

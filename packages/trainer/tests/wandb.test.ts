@@ -1,0 +1,159 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { readFile, readdir } from 'node:fs/promises'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { wandbTracker } from '../src/track/wandb.js'
+import { temporaryFolder, toyTrainer } from './support/setup.js'
+
+const KEY = 'abcdef0123456789secret'
+
+interface Seen {
+  path: string
+  authorization: string | undefined
+  body: {
+    query?: string
+    variables?: Record<string, unknown>
+    files?: Record<string, { offset: number; content: string[] }>
+    complete?: boolean
+    exitcode?: number
+  }
+}
+
+/** A stand-in for the service on the loopback interface. */
+function standIn(answer?: (seen: Seen, count: number) => number | 'hang' | undefined) {
+  const seen: Seen[] = []
+  const server = createServer((request: IncomingMessage, response: ServerResponse) => {
+    let text = ''
+    request.on('data', (chunk: Buffer) => (text += chunk.toString('utf8')))
+    request.on('end', () => {
+      const one = {
+        path: request.url!,
+        authorization: request.headers.authorization,
+        body: JSON.parse(text) as Seen['body'],
+      }
+      const status = answer?.(one, seen.length)
+      seen.push(one)
+      if (status === 'hang') return
+      if (status !== undefined) {
+        response.writeHead(status).end(`no, ${one.authorization}`)
+        return
+      }
+      const project = { name: 'my-project', entity: { name: 'someone' } }
+      const reply = one.body.query?.includes('viewer')
+        ? { data: { viewer: { entity: 'someone' } } }
+        : { data: { upsertBucket: { bucket: { project } } } }
+      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(reply))
+    })
+  })
+  return { server, seen }
+}
+
+const open: ReturnType<typeof createServer>[] = []
+async function listen(answer?: Parameters<typeof standIn>[0]) {
+  const { server, seen } = standIn(answer)
+  open.push(server)
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return { seen, baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
+}
+
+beforeEach(() => vi.stubEnv('WANDB_API_KEY', KEY))
+afterEach(() => {
+  vi.unstubAllEnvs()
+  for (const server of open.splice(0)) {
+    server.closeAllConnections()
+    server.close()
+  }
+})
+
+const lines = (seen: Seen[]) =>
+  seen
+    .flatMap(({ body }) => body.files?.['wandb-history.jsonl']?.content ?? [])
+    .map((line) => JSON.parse(line) as Record<string, number>)
+
+describe('wandbTracker', () => {
+  it('registers the run, sends every row once and in order, and closes it', async () => {
+    const { seen, baseUrl } = await listen()
+    const tracker = wandbTracker({ baseUrl, project: 'my-project', flushSeconds: 0.02 })
+    const { trainer } = toyTrainer({ trackers: [tracker], evalDataset: [{ prompt: 'a' }], config: { evalInterval: 2 } })
+    await trainer.train()
+    expect(seen[0]!.body.query).toContain('viewer')
+    expect(seen[1]!.body.variables).toMatchObject({ project: 'my-project', entity: 'someone', jobType: 'train' })
+    expect(JSON.parse(String(seen[1]!.body.variables!['config']))).toMatchObject({ numGenerations: { value: 4 } })
+    expect(seen[2]!.path).toMatch(/^\/files\/someone\/my-project\/[0-9a-f]{12}\/file_stream$/)
+    const rows = lines(seen)
+    expect(rows.map((row) => row['_step'])).toEqual([0, 1, 2, 3, 4, 5, 6])
+    expect(rows[2]).toHaveProperty(['eval/turn_1/reward_mean']) // an update and its evaluation are one line
+    expect(rows[2]).toHaveProperty(['turn_1/reward_mean'])
+    let offset = 0
+    for (const { body } of seen) {
+      const history = body.files?.['wandb-history.jsonl']
+      if (!history) continue
+      expect(history.offset).toBe(offset)
+      offset += history.content.length
+    }
+    expect(seen.at(-1)!.body).toEqual({ complete: true, exitcode: 0 })
+    for (const { authorization } of seen) {
+      expect(authorization).toBe(`Basic ${Buffer.from(`api:${KEY}`).toString('base64')}`)
+    }
+  })
+
+  it('repeats what failed, without gaps or doubles', async () => {
+    const { seen, baseUrl } = await listen(({ body }, count) => (body.files && count < 4 ? 503 : undefined))
+    const tracker = wandbTracker({
+      baseUrl,
+      entity: 'someone',
+      flushSeconds: 0.01,
+      retrySeconds: 0.05,
+      finishSeconds: 10,
+    })
+    const { trainer } = toyTrainer({ trackers: [tracker] })
+    await trainer.train()
+    const taken = seen.slice(4)
+    expect(lines(taken).map((row) => row['_step'])).toEqual([1, 2, 3, 4, 5, 6])
+    expect(seen.at(-1)!.body.complete).toBe(true)
+  })
+
+  it('neither stops nor holds up a run when the service refuses or hangs', async () => {
+    for (const answer of [401, 'hang'] as const) {
+      const { baseUrl } = await listen(() => answer)
+      const troubles: string[] = []
+      const tracker = wandbTracker({
+        baseUrl,
+        flushSeconds: 0.01,
+        finishSeconds: 0.3,
+        onTrouble: (m) => troubles.push(m),
+      })
+      const { trainer } = toyTrainer({ trackers: [tracker] })
+      const start = performance.now()
+      expect((await trainer.train()).steps).toBe(6)
+      expect(performance.now() - start).toBeLessThan(3000)
+      expect(troubles).toHaveLength(1)
+      expect(troubles[0]).toMatch(answer === 401 ? /refused.*401/ : /in time/)
+    }
+  })
+
+  it('keeps the key out of the run folder and of messages', async () => {
+    const folder = join(await temporaryFolder(), 'run')
+    const { baseUrl } = await listen(() => 403)
+    const troubles: string[] = []
+    const tracker = wandbTracker({ baseUrl, flushSeconds: 0.01, onTrouble: (message) => troubles.push(message) })
+    const { trainer } = toyTrainer({ trackers: [tracker], run: folder })
+    await trainer.train()
+    const files = await readdir(folder, { recursive: true, withFileTypes: true })
+    const texts = await Promise.all(
+      files.filter((file) => file.isFile()).map((file) => readFile(join(file.parentPath, file.name), 'utf8')),
+    )
+    const encoded = Buffer.from(`api:${KEY}`).toString('base64')
+    for (const text of [...texts, ...troubles]) {
+      expect(text).not.toContain(KEY)
+      expect(text).not.toContain(encoded)
+    }
+    expect(troubles).toHaveLength(1)
+  })
+
+  it('says what to do without a key', () => {
+    vi.stubEnv('WANDB_API_KEY', '')
+    expect(() => wandbTracker()).toThrow(/WANDB_API_KEY is not set/)
+  })
+})
