@@ -120,7 +120,10 @@ async function openCore(source: string, options: LoadOptions): Promise<{ core: M
   const contextLength = contextOf(config, options.contextLength)
   const runtime =
     options.runtime ?? (await createRuntime(options.threads === undefined ? {} : { threads: options.threads }))
-  const core = await ModelCore.create({ runtime, folder, config, training, contextLength }, signal)
+  const core = await ModelCore.create(
+    { runtime, ownsRuntime: options.runtime === undefined, folder, config, training, contextLength },
+    signal,
+  )
   return { core, ...(adapter && { adapter }) }
 }
 

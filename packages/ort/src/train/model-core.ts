@@ -37,6 +37,7 @@ export class ModelCore {
   readonly #sessions = new Map<string, Promise<TrainingSession>>()
   readonly #freeGradients: Companions[] = []
   readonly #positions: { cos: Tensor; sin: Tensor; length: number }[] = []
+  readonly #ownsRuntime: boolean
   #packed: PackedWeights | undefined
   #users = 0
 
@@ -48,6 +49,7 @@ export class ModelCore {
     this.rope = ropeTables(parts.config, parts.contextLength)
     this.math = math
     this.frozen = frozen
+    this.#ownsRuntime = parts.ownsRuntime ?? false
   }
 
   static async create(parts: CoreParts, signal?: AbortSignal): Promise<ModelCore> {
@@ -170,11 +172,14 @@ export class ModelCore {
     for (const gradients of this.#freeGradients.splice(0)) disposeAll(gradients.values())
     for (const { cos, sin } of this.#positions.splice(0)) disposeAll([cos, sin])
     disposeAll(this.frozen.values())
+    if (this.#ownsRuntime) await this.runtime.dispose()
   }
 }
 
 export interface CoreParts {
   readonly runtime: Runtime
+  /** Whether the runtime goes with the core. Default false. */
+  readonly ownsRuntime?: boolean
   readonly folder: ModelFolder
   readonly config: ModelConfig
   readonly training: 'full' | LoraOptions
