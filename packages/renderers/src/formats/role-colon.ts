@@ -12,6 +12,7 @@ export const roleColon = defineChatFormat({
   bos: 'tokenizer',
   stop: ['\n\nUser:'],
   delimiters,
+  cutBodies: true,
   turn: ({ role, text }) => ({ header: markup`${NAMES[role]}:`, body: data(` ${text}`), end: markup`\n\n` }),
   body: inlineBody({ lead: ' ', trail: '\n\n' }),
 })
