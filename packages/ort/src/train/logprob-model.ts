@@ -86,8 +86,13 @@ export function headChunksFor(config: Pick<ModelConfig, 'vocabSize'>, n: number,
 
 function headSeeds(g: Graph, head: Head, hidden: Value, matrix: HeadMatrix, dLogprobs: Value): Seed[] {
   const back = head.backward(dLogprobs)
-  const weights = matrix.whole
-    ? [{ value: matrix.whole, gradient: g.concat(back.chunks, { axis: 0 }) }]
-    : matrix.chunks.map((value, i) => ({ value, gradient: back.chunks[i]! }))
-  return [{ value: hidden, gradient: back.hidden }, ...weights]
+  const seeds: Seed[] = [{ value: hidden, gradient: back.hidden }]
+  const chunks = back.chunks.filter((gradient) => gradient !== undefined)
+  if (matrix.whole && chunks.length > 0) seeds.push({ value: matrix.whole, gradient: g.concat(chunks, { axis: 0 }) })
+  if (matrix.whole) return seeds
+  matrix.chunks.forEach((value, i) => {
+    const gradient = back.chunks[i]
+    if (gradient) seeds.push({ value, gradient }) // frozen ones have none
+  })
+  return seeds
 }
