@@ -69,6 +69,7 @@ export {
   type RolloutRecord,
 } from './magrpo/record.js'
 export * from './magrpo/reference-kl.js'
+export type { CentralizedAdapter, RoleView } from './magrpo/roles.js'
 export { sampleNodes, type SamplingOptions } from './magrpo/sampling.js'
 export { MODEL_MANIFEST_FORMAT } from './magrpo/save-model.js'
 export type { RunOptions } from './magrpo/session.js'

@@ -291,6 +291,7 @@ describe('credit from plain data', () => {
       prompts: [{ text: '', chat: false, tokens: new Int32Array(0) }],
       promptHistory: [[]],
       responseHistory: [[]],
+      roles: null,
       completions: [
         rewards.map(() => ({
           text: '',

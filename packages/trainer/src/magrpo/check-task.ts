@@ -1,12 +1,14 @@
 import { ConfigError, DatasetError } from '../errors.js'
 import type { ResolvedConfig } from './config.js'
 import { isPrompt } from './prompts.js'
+import { checkAdapter } from './roles.js'
 import type { MAGRPOTrainerOptions } from './trainer.js'
 import type { PromptRow } from './types.js'
 
 /** Refuses at construction what could only fail later. */
 export function checkTask<Row extends PromptRow>(options: MAGRPOTrainerOptions<Row>, config: ResolvedConfig): void {
-  const { rewardFunc, externalTransition, formatters, trainDataset, evalDataset, agents, references } = options
+  const { rewardFunc, externalTransition, formatters, trainDataset, evalDataset, agents, references, centralized } =
+    options
   if (typeof rewardFunc !== 'function') throw new ConfigError('rewardFunc: expected a function, got none')
   if (config.numTurns > 1 && typeof externalTransition !== 'function') {
     throw new ConfigError(
@@ -14,13 +16,15 @@ export function checkTask<Row extends PromptRow>(options: MAGRPOTrainerOptions<R
       { numTurns: config.numTurns },
     )
   }
-  for (const [name, list] of [
-    ['formatters', formatters],
-    ['references', references],
+  if (centralized) checkAdapter(centralized, agents.length)
+  const roles = centralized?.numRoles ?? agents.length
+  for (const [name, list, expected] of [
+    ['formatters', formatters, roles],
+    ['references', references, agents.length],
   ] as const) {
-    if (Array.isArray(list) && list.length !== agents.length) {
-      throw new ConfigError(`${name}: expected one per agent (${agents.length}), got ${list.length}`, {
-        expected: agents.length,
+    if (Array.isArray(list) && list.length !== expected) {
+      throw new ConfigError(`${name}: expected one per agent (${expected}), got ${list.length}`, {
+        expected,
         got: list.length,
       })
     }

@@ -4,6 +4,7 @@ import type { ResolvedConfig } from './config.js'
 import { creditTree } from './credit.js'
 import type { RewardFailures } from './judge.js'
 import { meanOf } from './metrics.js'
+import { answerTexts, shownPrompts } from './roles.js'
 import { growTrees } from './tree.js'
 import type { Completion, JointNode, PromptRow, Task } from './types.js'
 
@@ -12,8 +13,10 @@ export interface EvaluationChain {
   /** Index within the evaluated rows. */
   readonly rowIndex: number
   readonly turns: readonly {
-    /** [agent]. */
+    /** [agent], or [role] where one policy speaks for all. */
     readonly prompts: readonly string[]
+    /** The same. */
+    readonly texts: readonly string[]
     /** [agent]. */
     readonly completions: readonly Completion[]
     /** [agent]; null: left out. */
@@ -83,9 +86,10 @@ function followChain(root: JointNode, first: number): EvaluationChain {
   let node: JointNode | null = root
   for (let j = first; node; j = 0) {
     const answer: JointNode['answers'][number] = node.answers[j]!
-    const { prompts, completions } = node
+    const { completions } = node
     turns.push({
-      prompts: prompts.map(({ text }) => text),
+      prompts: shownPrompts(node),
+      texts: answerTexts(node, answer),
       completions: answer.generations.map((k, agent) => completions[agent]![k]!),
       rawRewards: answer.rawRewards,
       rewards: answer.rewards,

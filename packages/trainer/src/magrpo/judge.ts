@@ -2,6 +2,7 @@ import type { JointRewards, RewardValue } from '@selfplay/rewards'
 import { withDeadline } from '../deadline.js'
 import { DeadlineError, RewardError } from '../errors.js'
 import { describeValue } from './prompts.js'
+import { answerTexts, shownPrompts } from './roles.js'
 import type { JointNode, Task } from './types.js'
 
 /** The rewards of a node, both [agent][answer]; null: left out. */
@@ -28,11 +29,10 @@ export async function judgeNode<Row>(
   { timeoutSeconds, signal }: JudgeOptions,
 ): Promise<NodeRewards> {
   const place = { row: node.rowIndex, turn: node.turn, path: [...node.path] }
+  const texts = node.answers.map((answer) => answerTexts(node, answer))
   const args = {
-    completions: node.prompts.map((_, agent) =>
-      node.answers.map(({ generations }) => node.completions[agent]![generations[agent]!]!.text),
-    ),
-    prompts: node.prompts.map(({ text }) => text),
+    completions: shownPrompts(node).map((_, agent) => texts.map((one) => one[agent]!)),
+    prompts: shownPrompts(node),
     row,
     turn: node.turn,
     history: { prompts: node.promptHistory, responses: node.responseHistory },

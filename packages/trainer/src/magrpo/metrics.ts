@@ -48,6 +48,8 @@ export function turnMetrics(nodes: readonly AnalysedNode[], agents: number): Met
     metrics[`${name}/joint_answers`] = answers.length
     metrics[`${name}/terminated`] = answers.filter(({ ending }) => ending === 'terminated').length / answers.length
     metrics[`${name}/left_out`] = answers.filter(({ ending }) => ending === 'left_out').length / answers.length
+    const split = ofTurn.flatMap(({ node }) => (node.roles ? [node.roles.failures / node.completions[0]!.length] : []))
+    put(metrics, `${name}/split_failures`, meanOf(split))
     for (let agent = 0; agent < agents; agent++) {
       const own = `agent_${agent}/turn_${turn}`
       put(metrics, `${own}/reward_mean`, meanOf(answers.map(({ rewards }) => rewards[agent] ?? null)))

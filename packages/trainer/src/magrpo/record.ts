@@ -1,6 +1,7 @@
 import { InvalidInputError } from '@selfplay/engine'
 import { z } from 'zod'
 import type { AnalysedNode } from './analyse.js'
+import { answerTexts, shownPrompts } from './roles.js'
 import type { JointAnswer, JointNode } from './types.js'
 
 /** Version of the lines of `rollouts.jsonl`. */
@@ -28,12 +29,17 @@ export const rolloutRecordSchema = z.object({
         text: z.string(),
         tokens: numbers,
         logprobs: numbers,
-        keptMass: numbers,
+        /** Absent when nothing was filtered: 1 everywhere. */
+        keptMass: numbers.optional(),
         stopReason: z.enum(['stop', 'length', 'scripted']),
         policyVersion: z.number(),
       }),
     ),
   ),
+  /** What the roles saw and said, [role] and [role][k], where one policy speaks for all. */
+  roles: z
+    .object({ prompts: z.array(z.string()), texts: z.array(z.array(z.string())), failures: z.number() })
+    .nullable(),
   answers: z.array(
     z.object({
       generations: numbers,
@@ -53,6 +59,9 @@ export const rolloutRecordSchema = z.object({
 
 export type RolloutRecord = z.output<typeof rolloutRecordSchema>
 
+/** Nine digits tell a float32 exactly; the double's own digits would double the file. */
+const decimals = (values: Float32Array): number[] => Array.from(values, (value) => Number(value.toPrecision(9)))
+
 /** A node as a line of `rollouts.jsonl`. */
 export function toRecord(
   analysed: AnalysedNode,
@@ -71,12 +80,17 @@ export function toRecord(
       list.map(({ text, tokens, logprobs, keptMass, stopReason, policyVersion }) => ({
         text,
         tokens: [...tokens],
-        logprobs: [...logprobs],
-        keptMass: [...keptMass],
+        logprobs: decimals(logprobs),
+        ...(keptMass.some((mass) => mass !== 1) && { keptMass: decimals(keptMass) }),
         stopReason,
         policyVersion,
       })),
     ),
+    roles: node.roles && {
+      ...node.roles,
+      prompts: [...node.roles.prompts],
+      texts: node.roles.texts.map((texts) => [...texts]),
+    },
     answers: node.answers.map(({ generations, rawRewards, rewards, ending, reason }) => ({
       generations: [...generations],
       rawRewards,
@@ -138,25 +152,27 @@ export function fromRecords(records: readonly RolloutRecord[]): JointNode[] {
 }
 
 function nodeOf(record: RolloutRecord, parent: JointNode | undefined, from: JointAnswer | undefined): JointNode {
+  const seen = record.roles?.prompts ?? record.prompts
   return {
     rowIndex: record.row,
     turn: record.turn,
     path: record.path,
     prompts: record.prompts.map(({ text, chat, tokens }) => ({ text, chat, tokens: Int32Array.from(tokens) })),
-    promptHistory: record.prompts.map((_, agent) =>
-      parent ? [...parent.promptHistory[agent]!, parent.prompts[agent]!.text] : [],
+    promptHistory: seen.map((_, agent) =>
+      parent ? [...parent.promptHistory[agent]!, shownPrompts(parent)[agent]!] : [],
     ),
-    responseHistory: record.prompts.map((_, agent) =>
-      parent && from
-        ? [...parent.responseHistory[agent]!, parent.completions[agent]![from.generations[agent]!]!.text]
-        : [],
+    responseHistory: seen.map((_, agent) =>
+      parent && from ? [...parent.responseHistory[agent]!, answerTexts(parent, from)[agent]!] : [],
     ),
+    roles: record.roles,
     completions: record.completions.map((list) =>
       list.map((completion) => ({
         ...completion,
         tokens: Int32Array.from(completion.tokens),
         logprobs: Float32Array.from(completion.logprobs),
-        keptMass: Float32Array.from(completion.keptMass),
+        keptMass: completion.keptMass
+          ? Float32Array.from(completion.keptMass)
+          : new Float32Array(completion.tokens.length).fill(1),
       })),
     ),
     answers: record.answers.map((answer) => ({ ...answer, child: null })),

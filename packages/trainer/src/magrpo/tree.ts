@@ -1,4 +1,5 @@
 import { ContextOverflowError } from '@selfplay/engine'
+import { textOf } from '@selfplay/renderers'
 import type { RewardValue } from '@selfplay/rewards'
 import { settleAll, withDeadline } from '../deadline.js'
 import { RewardError, TransitionError } from '../errors.js'
@@ -6,6 +7,7 @@ import type { Samplers, Seat } from './agents.js'
 import type { EarlyTermination } from './config.js'
 import { judgeNode, type RewardFailures } from './judge.js'
 import { describeValue, encodePrompt, formatPrompt, formatterOf, isPrompt } from './prompts.js'
+import { answerTexts, shownPrompts, splitRoles } from './roles.js'
 import { sampleNodes } from './sampling.js'
 import type { JointAnswer, JointNode, Prompt, PromptRow, ShownPrompt, Task, TransitionArgs } from './types.js'
 import type { RowAt } from '../dataset.js'
@@ -92,26 +94,63 @@ function openRoot<Row extends PromptRow>(
   contexts: readonly number[],
   options: TreeOptions<Row>,
 ): JointNode {
-  const { seats, task } = options
-  const prompts = seats.map((seat, agent) => {
-    const args = { row, prompt: row.prompt, agent, numAgents: seats.length, turn: 1 }
-    const prompt = formatPrompt(formatterOf(task.formatters, agent), args, rowIndex)
-    return encodePrompt(prompt, seat, contexts[agent]!, { rowIndex, turn: 1, agent })
-  })
-  const none = seats.map(() => [])
-  return {
-    rowIndex,
-    turn: 1,
-    path: [],
-    prompts,
-    promptHistory: none,
-    responseHistory: none,
-    completions: [],
-    answers: [],
-  }
+  const shown = show(
+    options.seats.map(() => row.prompt),
+    { row, rowIndex, turn: 1 },
+    contexts,
+    options,
+  )
+  const none = shown.texts.map(() => [])
+  return openNode({ rowIndex, turn: 1, path: [], shown, promptHistory: none, responseHistory: none })
 }
 
-async function fillCompletions<Row>(
+/** What agents are shown, and the same as callbacks see it: per role where one policy speaks for all. */
+interface Shown {
+  readonly prompts: ShownPrompt[]
+  /** Per agent or role. */
+  readonly texts: string[]
+  readonly byRole: boolean
+}
+
+type NodePlace = Pick<JointNode, 'rowIndex' | 'turn' | 'path' | 'promptHistory' | 'responseHistory'>
+
+function openNode({ shown, ...place }: NodePlace & { readonly shown: Shown }): JointNode {
+  const roles = shown.byRole ? { prompts: shown.texts, texts: [], failures: 0 } : null
+  return { ...place, prompts: shown.prompts, completions: [], roles, answers: [] }
+}
+
+/** Formats the prompts of a node, one per agent or role, and encodes what each agent is shown. */
+function show<Row extends PromptRow>(
+  raw: readonly Prompt[],
+  { row, rowIndex, turn }: { readonly row: Row; readonly rowIndex: number; readonly turn: number },
+  contexts: readonly number[],
+  { seats, task, externalPromptPassthrough }: TreeOptions<Row>,
+): Shown {
+  const numAgents = task.centralized?.numRoles ?? seats.length
+  const formatted = Array.from({ length: numAgents }, (_, agent) => {
+    const formatter = turn > 1 && externalPromptPassthrough ? undefined : formatterOf(task.formatters, agent)
+    return formatPrompt(formatter, { row, prompt: raw[agent] ?? raw[0]!, agent, numAgents, turn }, rowIndex)
+  })
+  if (!task.centralized) {
+    const prompts = seats.map((seat, agent) =>
+      encodePrompt(formatted[agent]!, seat, contexts[agent]!, { rowIndex, turn, agent }),
+    )
+    return { prompts, texts: prompts.map(({ text }) => text), byRole: false }
+  }
+  const { buildPrompt } = task.centralized
+  const whole = formatPrompt(
+    () => buildPrompt({ row, prompts: formatted, turn }),
+    { row, prompt: row.prompt, agent: 0, numAgents: 1, turn },
+    rowIndex,
+  )
+  const texts = formatted.map((prompt) =>
+    typeof prompt === 'string' ? prompt : prompt.map((message) => textOf(message)).join('\n'),
+  )
+  const prompts = [encodePrompt(whole, seats[0]!, contexts[0]!, { rowIndex, turn, agent: 0 })]
+  return { prompts, texts, byRole: true }
+}
+
+async function fillCompletions<Row extends PromptRow>(
   level: readonly JointNode[],
   turn: number,
   rowOf: ReadonlyMap<number, Row>,
@@ -126,6 +165,10 @@ async function fillCompletions<Row>(
   })
   level.forEach((node, n) => {
     node.completions = drawn[n]!
+    const adapter = options.task.centralized
+    if (adapter && node.roles) {
+      node.roles = splitRoles(node.roles.prompts, node.completions[0]!, rowOf.get(node.rowIndex) as Row, adapter)
+    }
     node.answers = jointGenerations(numGenerations, options.seats.length, options.jointMode).map((generations) => ({
       generations,
       rawRewards: [],
@@ -225,21 +268,21 @@ async function openChildren<Row extends PromptRow>(
       const row = rowOf.get(node.rowIndex) as Row
       const args = transitionArgs(node, answer, row)
       const prompts = await askTransition(args, node, options)
-      const shown = showPrompts(prompts, row, node, contexts, options)
+      const turn = node.turn + 1
+      const shown = showOrOverflow(prompts, { row, rowIndex: node.rowIndex, turn }, contexts, options)
       if (shown instanceof ContextOverflowError) {
         leaveOut(answer, `context overflow: ${shown.message}`)
         return null
       }
-      answer.child = {
+      const { promptHistory, responseHistory } = args
+      answer.child = openNode({
         rowIndex: node.rowIndex,
-        turn: node.turn + 1,
+        turn,
         path: [...node.path, j],
-        prompts: shown,
-        promptHistory: args.promptHistory,
-        responseHistory: args.responseHistory,
-        completions: [],
-        answers: [],
-      }
+        shown,
+        promptHistory,
+        responseHistory,
+      })
       return answer.child
     }),
   )
@@ -247,14 +290,15 @@ async function openChildren<Row extends PromptRow>(
 }
 
 function transitionArgs<Row extends PromptRow>(node: JointNode, answer: JointAnswer, row: Row): TransitionArgs<Row> {
-  const agentCompletions = answer.generations.map((k, agent) => node.completions[agent]![k]!.text)
+  const agentCompletions = answerTexts(node, answer)
+  const prompts = shownPrompts(node)
   return {
     prompt: row.prompt as TransitionArgs<Row>['prompt'],
     agentCompletions,
-    numAgents: node.prompts.length,
+    numAgents: prompts.length,
     turn: node.turn,
     row,
-    promptHistory: node.promptHistory.map((texts, agent) => [...texts, node.prompts[agent]!.text]),
+    promptHistory: node.promptHistory.map((texts, agent) => [...texts, prompts[agent]!]),
     responseHistory: node.responseHistory.map((texts, agent) => [...texts, agentCompletions[agent]!]),
   }
 }
@@ -295,22 +339,10 @@ async function askTransition<Row>(
   return prompts as Prompt[]
 }
 
-/** The next turn's prompts; an overflow of the context is returned, not thrown: it ends one branch, not a run. */
-function showPrompts<Row>(
-  prompts: readonly Prompt[],
-  row: Row,
-  node: JointNode,
-  contexts: readonly number[],
-  { seats, task, externalPromptPassthrough }: TreeOptions<Row>,
-): ShownPrompt[] | ContextOverflowError {
-  const turn = node.turn + 1
+/** As {@link show}, but an overflow of the context is returned, not thrown: it ends one branch, not a run. */
+function showOrOverflow<Row extends PromptRow>(...args: Parameters<typeof show<Row>>): Shown | ContextOverflowError {
   try {
-    return seats.map((seat, agent) => {
-      const prompt = prompts[agent]!
-      const formatter = externalPromptPassthrough ? undefined : formatterOf(task.formatters, agent)
-      const formatted = formatPrompt(formatter, { row, prompt, agent, numAgents: seats.length, turn }, node.rowIndex)
-      return encodePrompt(formatted, seat, contexts[agent]!, { rowIndex: node.rowIndex, turn, agent })
-    })
+    return show(...args)
   } catch (error) {
     if (error instanceof ContextOverflowError) return error
     throw error

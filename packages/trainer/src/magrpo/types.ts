@@ -1,6 +1,7 @@
 import type { JointRewardFunction, RewardProcessor, RewardValue } from '@selfplay/rewards'
 import type { Message, Renderer, Tokenizer } from '@selfplay/renderers'
 import type { SampledSequence } from '@selfplay/engine'
+import type { CentralizedAdapter, RoleView } from './roles.js'
 
 /** What turns text into ids and back: the part of a tokenizer that a trainer needs. */
 export type TextCodec = Pick<Tokenizer, 'encode' | 'decode'>
@@ -73,6 +74,8 @@ export interface JointNode {
   readonly responseHistory: readonly (readonly string[])[]
   /** [agent][k]. */
   completions: readonly (readonly Completion[])[]
+  /** The roles behind a single policy; null where each agent speaks for itself. */
+  roles: RoleView | null
   answers: JointAnswer[]
 }
 
@@ -124,6 +127,8 @@ export interface Task<Row> {
   readonly rewardFunc: JointRewardFunction<Row>
   readonly rewardProcessor?: RewardProcessor
   readonly externalTransition?: ExternalTransition<Row>
-  /** One for all agents, or one per agent. */
+  /** One policy writes the answers of several roles. Default: each agent speaks for itself. */
+  readonly centralized?: CentralizedAdapter<Row>
+  /** One for all agents, or one per agent (or role). */
   readonly formatters?: Formatter<Row> | readonly Formatter<Row>[]
 }
