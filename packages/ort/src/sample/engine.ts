@@ -70,7 +70,7 @@ export class GenerationEngine {
   #prefills = 0
   #loop: Promise<void> | undefined
   #seenVersion: number | undefined
-  #disposed = false
+  #disposed: Promise<void> | undefined
 
   constructor(model: StepModel, options: EngineOptions = {}) {
     this.#model = model
@@ -176,9 +176,13 @@ export class GenerationEngine {
     await this.#idle()
   }
 
-  async dispose(): Promise<void> {
-    if (this.#disposed) return
-    this.#disposed = true
+  /** Rejects what is pending with DisposedError and frees everything. */
+  dispose(): Promise<void> {
+    this.#disposed ??= this.#end()
+    return this.#disposed
+  }
+
+  async #end(): Promise<void> {
     this.#failAll(new DisposedError('the sampling engine was disposed while the request was in flight'))
     await this.#idle()
     await this.#model.dispose()

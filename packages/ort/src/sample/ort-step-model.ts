@@ -1,6 +1,7 @@
 import type { SerialisedModel } from '../graph/index.js'
 import type { ModelConfig } from '../models/config.js'
 import { ropeTables } from '../models/rope.js'
+import type { RopeTables } from '../models/rope.js'
 import type { BoundRun, Runtime, Session, Tensor } from '../runtime/index.js'
 import { filteredGraph, greedyGraph, prefillGraph, stepGraph } from './graphs.js'
 import type { SamplerWeights } from './graphs.js'
@@ -47,7 +48,7 @@ export class OrtStepModel implements StepModel {
   readonly rows: StepRows
   readonly #options: OrtStepModelOptions
   readonly #tensors: RowTensors
-  readonly #ropes: Readonly<Record<'rope_cos' | 'rope_sin', Tensor>>
+  #ropes: RopeTables | undefined
   readonly #cache: KvCache
   readonly #scorer: Scorer
   readonly #draws = new Map<string, Draw>()
@@ -67,14 +68,8 @@ export class OrtStepModel implements StepModel {
     this.contextLength = contextLength
     this.#tensors = allocateRows(runtime, slots, config.vocabSize)
     this.rows = this.#tensors.rows
-    const tables = ropeTables(config, contextLength)
-    const dims = [contextLength, config.headDim / 2]
-    this.#ropes = {
-      rope_cos: runtime.tensor('float32', tables.cos, dims),
-      rope_sin: runtime.tensor('float32', tables.sin, dims),
-    }
     this.#cache = new KvCache(runtime, config, slots, contextLength)
-    this.#scorer = new Scorer(options, tables)
+    this.#scorer = new Scorer(options, () => this.#rope)
     this.#levels = candidateLevels(config.vocabSize)
   }
 
@@ -96,7 +91,7 @@ export class OrtStepModel implements StepModel {
       tokens: runtime.tensor('int32', prompt.slice(0, length), [1, length]),
       last: runtime.tensor('int32', Int32Array.of(length - 1), [1]),
       total_length: runtime.tensor('int32', Int32Array.of(length), []),
-      ...this.#ropes,
+      ...this.#ropeInputs(),
       ...adapter,
     }
     return new PromptCache(length, await session.run(feeds, PromptCache.outputs(config)))
@@ -141,6 +136,19 @@ export class OrtStepModel implements StepModel {
     this.#tensors.dispose()
   }
 
+  /** Angles of all positions: made at the first use, for a long context is a matter of many milliseconds. */
+  get #rope(): RopeTables {
+    this.#ropes ??= ropeTables(this.#options.config, this.contextLength)
+    return this.#ropes
+  }
+
+  #ropeInputs(): Record<string, Tensor> {
+    const { runtime, config } = this.#options
+    const { cos, sin, positions } = this.#rope
+    const dims = [positions, config.headDim / 2]
+    return { rope_cos: runtime.tensor('float32', cos, dims), rope_sin: runtime.tensor('float32', sin, dims) }
+  }
+
   async #compile(model: SerialisedModel): Promise<Compiled> {
     const { sessions } = this.#options
     return { session: await sessions.create(model, this.#version ?? 0), adapter: sessions.adapterInputs(model) }
@@ -151,7 +159,7 @@ export class OrtStepModel implements StepModel {
     const { step, draw } = this.#tensors
     const compiled = this.#step!
     const draws = { token: draw.token, probability: draw.probability, logits: draw.logits }
-    const feeds = { ...step.inputs, ...this.#ropes, ...compiled.adapter, ...inputs }
+    const feeds = { ...step.inputs, ...this.#ropeInputs(), ...compiled.adapter, ...inputs }
     return compiled.session.bind(feeds, { ...draws, ...outputs })
   }
 

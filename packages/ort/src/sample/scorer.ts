@@ -29,11 +29,11 @@ export interface ScorerOptions {
  */
 export class Scorer {
   readonly #options: ScorerOptions
-  readonly #ropes: RopeTables
+  readonly #ropes: () => RopeTables
   #open: Sessions | undefined
   #last: Promise<unknown> = Promise.resolve()
 
-  constructor(options: ScorerOptions, ropes: RopeTables) {
+  constructor(options: ScorerOptions, ropes: () => RopeTables) {
     this.#options = options
     this.#ropes = ropes
   }
@@ -110,7 +110,7 @@ export class Scorer {
   #inputs(tokens: Int32Array): Record<string, Tensor> {
     const seq = tokens.length
     const half = this.#options.config.headDim / 2
-    const { cos, sin } = ropeRows(this.#ropes, seq)
+    const { cos, sin } = ropeRows(this.#ropes(), seq)
     const masks = [...new Set(this.#options.config.windows)].map((window) => [
       maskName(window),
       this.#options.runtime.tensor('float32', attentionMask(seq, window), [seq, seq]),
