@@ -21,13 +21,13 @@ describe('a serialised graph', () => {
       { name: 'y', dataType: 1, dims: ['batch', 2, 3] },
       { name: 'half', dataType: 10, dims: [4, 2] },
     ])
-    expect(model.nodes.map(({ op }) => op)).toEqual(['Transpose', 'SimplifiedLayerNormalization', 'Gelu', 'Identity'])
+    expect(model.nodes.map(({ op }) => op)).toEqual(['Transpose', 'SimplifiedLayerNormalization', 'Identity', 'Gelu'])
     expect(model.nodes[0]!.attributes).toEqual({ perm: [0, 1, 2] })
     expect(model.nodes[1]!.attributes).toEqual({ axis: 2, epsilon: 0.25, stash_type: 1 })
     // The statistics are left out, since nothing reads them.
     expect(model.nodes[1]!.outputs).toHaveLength(1)
-    expect(model.nodes[2]!.attributes).toEqual({ approximate: 'tanh' })
-    expect(model.nodes[2]!.outputs).toEqual(['y'])
+    expect(model.nodes[3]!.attributes).toEqual({ approximate: 'tanh' })
+    expect(model.nodes[3]!.outputs).toEqual(['y'])
     expect(model.initializers).toEqual([
       {
         name: 'frozen',
@@ -63,6 +63,15 @@ describe('a serialised graph', () => {
     expect(model.inputs.map(({ name }) => name)).toEqual(['x'])
     expect(decodeModel(model.bytes).nodes).toHaveLength(1)
     expect(model.weights).toEqual([])
+  })
+
+  test('puts nodes that no other reads last, the earliest at the very end', () => {
+    const g = graph()
+    const first = g.neg(g.input('x', 'float32', [2]))
+    const early = g.exp(first)
+    const second = g.abs(first)
+    const model = g.outputs({ early, middle: g.sin(second), late: g.cos(g.sqrt(second)) })
+    expect(decodeModel(model.bytes).nodes.map(({ op }) => op)).toEqual(['Neg', 'Abs', 'Sqrt', 'Cos', 'Sin', 'Exp'])
   })
 
   test('declares the contrib domain where it is used', () => {
@@ -118,8 +127,8 @@ describe('a serialised graph', () => {
     const model = g.outputs({ a: g.gemm(x, x), b: g.gemm(x, x, undefined, { beta: 2 }) })
     expect(decodeModel(model.bytes).nodes.map(({ inputs, attributes }) => [inputs.length, attributes['beta']])).toEqual(
       [
-        [2, 1],
         [2, 2],
+        [2, 1],
       ],
     )
   })
@@ -133,8 +142,8 @@ describe('a serialised graph', () => {
     const spread = g.expand(g.constant([1, 2], 'float32', [2, 1]), [2, 's'])
     const model = g.outputs({ merged, kept, swapped, spread })
     expect(model.shapeInputs.map(({ dims }) => dims)).toEqual([
-      ['s', 'b', 6],
       [2, 's'],
+      ['s', 'b', 6],
     ])
     const data = Array.from({ length: 36 }, (_, i) => i)
     const result = await runOnce(model, { x: { dims: [2, 3, 6], data } })

@@ -42,6 +42,17 @@ export function serialise(graph: Graph, outputs: Readonly<Record<string, Value>>
 /** Whether a value's name was given by the caller and must stand in the model. */
 const isDeclared = ({ role }: Value) => role !== 'result' && role !== 'constant'
 
+/**
+ * The order in which nodes are written. onnxruntime takes the nodes that no other node reads from the last to the first, and runs what
+ * each still needs. So these stand at the end, the latest first: an output is computed as soon as its inputs are
+ * there, not after everything else with its inputs kept in memory until then.
+ */
+function fileOrder(nodes: readonly Node[]): readonly Node[] {
+  const read = new Set(nodes.flatMap((node) => node.inputs.map((input) => input?.id)))
+  const isRead = (node: Node) => node.outputs.some(({ id }) => read.has(id))
+  return [...nodes.filter(isRead), ...nodes.filter((node) => !isRead(node)).toReversed()]
+}
+
 const isValue = (operand: Value | Literal): operand is Value => 'id' in operand
 
 class Serialiser {
@@ -70,7 +81,7 @@ class Serialiser {
 
   run(): SerialisedModel {
     const copies = this.nameOutputs()
-    for (const node of this.nodes) this.writeNode(node)
+    for (const node of fileOrder(this.nodes)) this.writeNode(node)
     for (const [name, value] of copies) this.writeCopy(name, value)
     const stored = this.graph.values.filter(
       ({ id, role }) => this.read.has(id) && (role === 'constant' || role === 'weight'),

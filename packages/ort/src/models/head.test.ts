@@ -63,7 +63,7 @@ async function run(sizes: readonly number[], scale = 1) {
     entropy: head.entropy,
     total: head.logSumExp,
     dHidden: back.hidden,
-    ...Object.fromEntries(back.chunks.map((chunk, i) => [`dChunk_${i}`, chunk])),
+    ...Object.fromEntries(back.chunks.map((chunk, i) => [`dChunk_${i}`, chunk!])),
   })
   const starts = sizes.map((_, i) => sizes.slice(0, i).reduce((a, b) => a + b, 0))
   const feeds = {

@@ -16,29 +16,34 @@ export function headInputs(g: Graph): HeadInputs {
   }
 }
 
-/** What a head computes; each float32 [n]. Parts that nothing reads cost nothing. */
+/** Gradients of sum(dLogprobs * logprobs). */
+export interface HeadGradients {
+  /** With respect to the hidden rows, float32 [n, hidden]. */
+  readonly hidden: Value
+  /** With respect to each chunk of the head matrix; undefined for frozen weights. */
+  readonly chunks: readonly (Value | undefined)[]
+}
+
+/** What a head computes; each float32 [n]. */
 export interface Head {
   /** log p(target). */
   readonly logprobs: Value
-  /** Entropy of the whole distribution, in nats. Costs one more pass over the logits. */
+  /** Entropy of the whole distribution, in nats. */
   readonly entropy: Value
   /** log of the sum of exp(logits * inverse temperature). */
   readonly logSumExp: Value
-  /**
-   * Gradients of sum(dLogprobs * logprobs), for dLogprobs float32 [n]: with respect to the hidden rows [n, hidden] and
-   * to each chunk of the head matrix.
-   */
-  backward(dLogprobs: Value): { readonly hidden: Value; readonly chunks: readonly Value[] }
+  /** dLogprobs: float32 [n]. */
+  backward(dLogprobs: Value): HeadGradients
 }
 
 /**
  * Log-probs of targets under softmax(invT * h W^T), with a gradient written by hand.
  *
  * With p the softmax and e_t the one-hot target, d logp / d logits = e_t - p. The gradients are taken as
- * dh = invT * dlogp * (W_t - p W) and dW = (e_t - p)^T (dlogp * invT * h), so that row scales go to the small side of each product and
- * no pass over [n, vocabulary] is spent on them. With one chunk, the exponentials of the forward pass are reused. With
- * several, nothing of size [n, vocabulary] lives: the forward pass keeps one number per row, and the backward pass
- * computes each chunk's p anew as exp(h W^T - logSumExp).
+ * dh = invT * dlogp * (W_t - p W) and dW = (e_t - p)^T (dlogp * invT * h): row scales go to the small side of each product,
+ * and no pass over [n, vocabulary] is spent on them. With one chunk, the exponentials of the forward pass are reused.
+ * With several, nothing of size [n, vocabulary] lives: the forward pass keeps a few numbers per row, and the backward
+ * pass computes each chunk's p anew as exp(h W^T - logSumExp).
  *
  * @param hidden rows after the final norm, float32 [n, hidden]
  * @param chunks the head matrix [vocabulary, hidden], cut into consecutive rows: float32 [size, hidden] each
@@ -47,30 +52,23 @@ export function logprobHead(g: Graph, hidden: Value, chunks: readonly Value[], i
   const column = (value: Value) => g.reshape(value, ['n', 1])
   const flat = (value: Value) => g.reshape(value, ['n'])
   const inverseTemperature = column(inputs.inverseTemperature)
-  const scaled = g.mul(hidden, inverseTemperature)
-  const targets = column(inputs.targets)
-  const pieces = placeChunks(g, chunks, targets).map((place) => forwardChunk(g, scaled, place))
-  const { maximum, total } = combine(g, pieces)
+  const pieces: Piece[] = []
+  for (const place of placeChunks(g, chunks, column(inputs.targets))) {
+    const before = pieces.at(-1)
+    const scale = after(g, inverseTemperature, before ? [before.total, before.target, before.weighted] : [])
+    pieces.push(forwardChunk(g, g.mul(hidden, scale), place))
+  }
+  const { maximum, total, weighted } = combine(g, pieces)
   const logTotal = g.log(total)
   const logSumExp = g.add(maximum, logTotal)
-  const target = sum(
-    g,
-    pieces.map(({ place, logits }) => mask(g, g.gatherElements(logits, place.index), place)),
-  )
+  const target = pieces.map((piece) => piece.target).reduce((sum, part) => g.add(sum, part))
   return {
     logprobs: flat(g.sub(target, logSumExp)),
-    get entropy() {
-      return flat(g.sub(logTotal, g.div(weightedLogits(g, pieces, maximum), total)))
-    },
+    entropy: flat(g.sub(logTotal, g.div(weighted, total))),
     logSumExp: flat(logSumExp),
     backward(dLogprobs) {
-      const scale = g.mul(column(dLogprobs), inverseTemperature)
-      const only = pieces.length === 1 ? pieces[0] : undefined
-      // p = exponentials / total: the division goes to the small side as well.
-      const share = only ? g.div(scale, total) : scale
-      const exponentials = (piece: Piece) =>
-        only ? only.exponentials : g.exp(g.gemm(scaled, piece.place.weight, g.neg(logSumExp), { transB: true }))
-      return backward(g, pieces, { hidden, scale, share, exponentials })
+      const gradients = new HeadBackward(g, { hidden, inverseTemperature, logSumExp, pieces })
+      return gradients.run(g.mul(column(dLogprobs), inverseTemperature))
     },
   }
 }
@@ -97,86 +95,122 @@ function placeChunks(g: Graph, chunks: readonly Value[], targets: Value): Place[
 }
 
 const mask = (g: Graph, value: Value, { inside }: Place) => (inside ? g.mul(value, inside) : value)
-const sum = (g: Graph, values: readonly Value[]) => values.reduce((total, value) => g.add(total, value))
 
-/** What the forward pass makes of one chunk; columns are [n, 1]. */
+/** What the forward pass makes of one chunk with logits z; columns are [n, 1]. */
 interface Piece {
   readonly place: Place
-  readonly logits: Value
   readonly maximum: Value
-  readonly shifted: Value
+  /** exp(z - maximum) [n, size], and its sum. */
   readonly exponentials: Value
   readonly total: Value
+  /** Sum of exp(z - maximum) * (z - maximum). */
+  readonly weighted: Value
+  /** z of the target, 0 where it is in another chunk. */
+  readonly target: Value
 }
 
 function forwardChunk(g: Graph, scaled: Value, place: Place): Piece {
+  const perRow = { axes: [1], keepDims: true }
   const logits = g.gemm(scaled, place.weight, undefined, { transB: true })
-  const maximum = g.reduceMax(logits, { axes: [1], keepDims: true })
+  const maximum = g.reduceMax(logits, perRow)
   const shifted = g.sub(logits, maximum)
   const exponentials = g.exp(shifted)
   return {
     place,
-    logits,
     maximum,
-    shifted,
     exponentials,
-    total: g.reduceSum(exponentials, { axes: [1], keepDims: true }),
+    total: g.reduceSum(exponentials, perRow),
+    weighted: rowDots(g, exponentials, shifted),
+    target: mask(g, g.gatherElements(logits, place.index), place),
   }
 }
 
-/** The maximum over all chunks, and the sum of exponentials relative to it. */
-function combine(g: Graph, pieces: readonly Piece[]): { readonly maximum: Value; readonly total: Value } {
-  const maximum = pieces.map((piece) => piece.maximum).reduce((a, b) => g.max(a, b))
-  if (pieces.length === 1) return { maximum, total: pieces[0]!.total }
-  return {
-    maximum,
-    total: sum(
-      g,
-      pieces.map((piece) => g.mul(piece.total, rise(g, piece, maximum))),
-    ),
-  }
+/** Dot products of the rows of two matrices [n, size] -> [n, 1]. The elementwise product is never stored. */
+function rowDots(g: Graph, a: Value, b: Value): Value {
+  const rows = (value: Value) => g.reshape(value, ['n', 1, value.shape[1]!])
+  return g.reshape(g.matmul(rows(a), g.transposeLast(rows(b))), ['n', 1])
 }
 
-/** exp(chunk's maximum - maximum). */
-const rise = (g: Graph, piece: Piece, maximum: Value) => g.exp(g.sub(piece.maximum, maximum))
+type Sums = Pick<Piece, 'maximum' | 'total' | 'weighted'>
 
-/** Sum of exp(z - maximum) * (z - maximum) over the vocabulary. */
-function weightedLogits(g: Graph, pieces: readonly Piece[], maximum: Value): Value {
-  const own = (piece: Piece) => g.reduceSum(g.mul(piece.exponentials, piece.shifted), { axes: [1], keepDims: true })
-  if (pieces.length === 1) return own(pieces[0]!)
-  return sum(
-    g,
-    pieces.map((piece) => {
-      const moved = g.add(own(piece), g.mul(piece.total, g.sub(piece.maximum, maximum)))
-      return g.mul(moved, rise(g, piece, maximum))
-    }),
-  )
-}
-
-interface BackwardParts {
-  readonly hidden: Value
-  /** dlogp * invT, [n, 1]. */
-  readonly scale: Value
-  /** `scale`, divided by what turns `exponentials` into probabilities, [n, 1]. */
-  readonly share: Value
-  readonly exponentials: (piece: Piece) => Value
-}
-
-function backward(g: Graph, pieces: readonly Piece[], parts: BackwardParts) {
-  const { hidden, scale, share, exponentials } = parts
-  const drawn = g.mul(hidden, scale)
-  const spread = share === scale ? drawn : g.mul(hidden, share)
-  let mean: Value | undefined
-  let chosen: Value | undefined
-  const chunks = pieces.map((piece) => {
-    const { weight, index } = piece.place
-    const rows = g.reshape(index, ['n'])
-    const weights = exponentials(piece)
-    mean = g.gemm(weights, weight, mean)
-    const own = mask(g, g.gather(weight, rows), piece.place)
-    chosen = chosen ? g.add(chosen, own) : own
-    const pushed = g.gemm(weights, spread, undefined, { transA: true, alpha: -1 })
-    return g.scatterND(pushed, index, mask(g, drawn, piece.place), { reduction: 'add' })
+/** The maximum over all chunks, and the sums relative to it. */
+function combine(g: Graph, pieces: readonly Sums[]): Sums {
+  return pieces.reduce((left, right) => {
+    const maximum = g.max(left.maximum, right.maximum)
+    const [a, b] = [left, right].map((piece) => {
+      const fall = g.sub(piece.maximum, maximum)
+      const rescale = g.exp(fall)
+      const weighted = g.mul(rescale, g.add(piece.weighted, g.mul(piece.total, fall)))
+      return { total: g.mul(rescale, piece.total), weighted }
+    }) as [Omit<Sums, 'maximum'>, Omit<Sums, 'maximum'>]
+    return { maximum, total: g.add(a.total, b.total), weighted: g.add(a.weighted, b.weighted) }
   })
-  return { hidden: g.sub(g.mul(chosen!, scale), g.mul(mean!, share)), chunks }
+}
+
+/**
+ * `column` [n, 1], but not before the matrices `others` are computed. onnxruntime runs what does not depend on each
+ * other in an order of its own; without this it keeps the logits of all chunks at once.
+ */
+function after(g: Graph, column: Value, others: readonly Value[]): Value {
+  if (others.length === 0) return column
+  const first = (value: Value, axis: number) => g.slice(value, { axis, start: 0, end: 1 })
+  const corners = others.map((value) => first(first(value, 0), 1))
+  const joined = g.concat([column, ...corners], { axis: 0, size: 'n_with_corners' })
+  return g.slice(joined, { axis: 0, start: 0, end: -others.length, size: 'n' })
+}
+
+/** Whether a value is a frozen weight, or made of frozen weights only. */
+function isFrozen(value: Value): boolean {
+  if (value.role !== 'result') return value.role === 'weight' || value.role === 'constant'
+  return value.producer!.inputs.every((input) => !input || isFrozen(input))
+}
+
+interface HeadForward {
+  readonly hidden: Value
+  /** [n, 1] */
+  readonly inverseTemperature: Value
+  readonly logSumExp: Value
+  readonly pieces: readonly Piece[]
+}
+
+class HeadBackward {
+  private readonly g: Graph
+  private readonly forward: HeadForward
+
+  constructor(g: Graph, forward: HeadForward) {
+    this.g = g
+    this.forward = forward
+  }
+
+  /** scale: dlogp * invT, [n, 1]. */
+  run(scale: Value): HeadGradients {
+    const { g } = this
+    const { hidden, pieces } = this.forward
+    // Of a single chunk, p = exponentials / total: the division goes to the small side as well.
+    const share = pieces.length === 1 ? g.div(scale, pieces[0]!.total) : scale
+    const drawn = g.mul(hidden, scale)
+    const spread = share === scale ? drawn : g.mul(hidden, share)
+    const chunks: (Value | undefined)[] = []
+    let mean: Value | undefined
+    let chosen: Value | undefined
+    let done: readonly Value[] = []
+    for (const { place, exponentials } of pieces) {
+      const p = pieces.length === 1 ? exponentials : this.probabilities(place, done)
+      mean = g.gemm(p, place.weight, mean)
+      const own = mask(g, g.gather(place.weight, g.reshape(place.index, ['n'])), place)
+      chosen = chosen ? g.add(chosen, own) : own
+      const pushed = isFrozen(place.weight) ? undefined : g.gemm(p, spread, undefined, { transA: true, alpha: -1 })
+      chunks.push(pushed && g.scatterND(pushed, place.index, mask(g, drawn, place), { reduction: 'add' }))
+      done = pushed ? [mean, pushed] : [mean]
+    }
+    // The rest of the backward pass waits for the last chunk, whose memory it can then have.
+    return { hidden: g.sub(g.mul(chosen!, after(g, scale, done)), g.mul(mean!, share)), chunks }
+  }
+
+  private probabilities(place: Place, done: readonly Value[]): Value {
+    const { g } = this
+    const { hidden, inverseTemperature, logSumExp } = this.forward
+    const scaled = g.mul(hidden, after(g, inverseTemperature, done))
+    return g.exp(g.gemm(scaled, place.weight, g.neg(logSumExp), { transB: true }))
+  }
 }

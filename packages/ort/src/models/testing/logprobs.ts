@@ -25,11 +25,9 @@ export function logprobModel(g: Graph, config: ModelConfig, weights: DecoderWeig
   return Object.assign(head, {
     gradients(dLogprobs: Value, withRespectTo: readonly Value[]) {
       const back = head.backward(dLogprobs)
-      const gradient = headChunks === 1 ? back.chunks[0]! : g.concat(back.chunks, { axis: 0 })
-      const seeds = [
-        { value: hidden, gradient: back.hidden },
-        { value: matrix, gradient },
-      ]
+      const parts = back.chunks.filter((part) => part !== undefined)
+      const seeds = [{ value: hidden, gradient: back.hidden }]
+      if (parts.length > 0) seeds.push({ value: matrix, gradient: parts[1] ? g.concat(parts, { axis: 0 }) : parts[0]! })
       return differentiate(seeds, withRespectTo)
     },
   })
