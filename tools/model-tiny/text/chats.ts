@@ -4,6 +4,7 @@ import { drawCharacters, drawRatio, feedbackPrompt } from './feedback.js'
 import { expand, newScope, sentence } from './grammar.js'
 import { drawNameLength, drawTopic, inventName } from './names.js'
 import type { Random } from './random.js'
+import { drawRecall } from './recall.js'
 
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant'
@@ -21,6 +22,8 @@ interface Exchange {
   readonly system: readonly string[]
   readonly user: string
   reply(scale: -1 | 0 | 1): string
+  /** There is one right answer, so no feedback and no second try. */
+  readonly once?: true
 }
 
 const GENERAL_SYSTEM = [
@@ -181,6 +184,11 @@ function greeting(random: Random): Exchange {
   }
 }
 
+function recall(random: Random): Exchange {
+  const { user, answer } = drawRecall(random)
+  return { system: GENERAL_SYSTEM, user, reply: () => answer, once: true }
+}
+
 const FOLLOW_UPS: readonly { readonly text: string; readonly scale: -1 | 0 | 1 }[] = [
   { text: 'Another one, please.', scale: 0 },
   { text: 'Try again.', scale: 0 },
@@ -190,8 +198,8 @@ const FOLLOW_UPS: readonly { readonly text: string; readonly scale: -1 | 0 | 1 }
   { text: 'That is too long.', scale: -1 },
 ]
 
-const EXCHANGES = [naming, list, story, greeting] as const
-const EXCHANGE_WEIGHTS = [40, 22, 35, 3]
+const EXCHANGES = [naming, list, story, greeting, recall] as const
+const EXCHANGE_WEIGHTS = [34, 17, 27, 2, 20]
 
 /** A conversation of one request (mostly) or of up to three. */
 export function drawChat(random: Random): Chat {
@@ -202,13 +210,13 @@ export function drawChat(random: Random): Chat {
     messages.push({ role: 'system', content: expand(random.pick(exchange.system), newScope(), random) })
   }
   const scale = 0
-  if (random.chance(0.08)) {
+  if (!exchange.once && random.chance(0.08)) {
     const user = feedbackPrompt(exchange.user, drawCharacters(random), drawRatio(random))
     return { messages: [...messages, { role: 'user', content: user }], answer: exchange.reply(scale) }
   }
   messages.push({ role: 'user', content: exchange.user })
   let answer = exchange.reply(scale)
-  const turns = random.chance(0.12) ? random.int(1, 2) : 0
+  const turns = !exchange.once && random.chance(0.12) ? random.int(1, 2) : 0
   for (let turn = 0; turn < turns; turn++) {
     const followUp = random.pick(FOLLOW_UPS)
     messages.push({ role: 'assistant', content: answer }, { role: 'user', content: followUp.text })

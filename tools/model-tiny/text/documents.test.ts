@@ -6,6 +6,7 @@ import { indefinite } from './english.js'
 import { feedbackPrompt } from './feedback.js'
 import { drawTopic, inventName } from './names.js'
 import { createRandom } from './random.js'
+import { drawRecall } from './recall.js'
 import { tutorialTasks } from './tutorial.js'
 
 const many = (kind: (typeof KINDS)[number], count: number): Document[] =>
@@ -140,7 +141,7 @@ describe('chats', () => {
       expect(prompt + completion + end).toMatch(
         /^(?:<\|im_start\|>system\n[^<]+<\|im_end\|>\n)?(?:<\|im_start\|>user\n[^<]+<\|im_end\|>\n<\|im_start\|>assistant\n[^<]+<\|im_end\|>\n?)+$/,
       )
-      expect(completion).toMatch(/^["\dA-Z]/)
+      expect(completion).toMatch(/^["\dA-Za-z]/)
       expect(completion).toBe(completion.trim())
     }
   })
@@ -151,6 +152,21 @@ describe('chats', () => {
     expect(naming.length).toBeGreaterThan(200)
     expect(naming.some((prompt) => prompt.includes('Reply with just a name, nothing else.'))).toBe(true)
     expect(naming.some((prompt) => prompt.startsWith('<|im_start|>user'))).toBe(true)
+  })
+})
+
+describe('recall', () => {
+  it('answers with words that stand in the request, in its order', () => {
+    for (let i = 0; i < 300; i++) {
+      const { user, answer } = drawRecall(createRandom(4, i))
+      const request = user.toLowerCase()
+      let at = 0
+      for (const word of answer.toLowerCase().slice(0, -1).split(' ')) {
+        const found = request.indexOf(word, at)
+        expect(found).toBeGreaterThanOrEqual(at)
+        at = found + word.length
+      }
+    }
   })
 })
 
