@@ -10,7 +10,7 @@ import { ToyClient } from './support/toy-client.js'
 /** Roles are separated by the first space; without one a completion cannot be split. */
 const adapter: CentralizedAdapter<PromptRow> = {
   numRoles: 2,
-  buildPrompt: ({ prompts, turn }) => `${prompts.join(' ')}${turn === 1 ? 'e' : 'f'}`,
+  buildPrompt: ({ prompts, turn }) => `${prompts.map((prompt) => prompt as string).join(' ')}${turn === 1 ? 'e' : 'f'}`,
   parseCompletion: ({ text }) => {
     const at = text.indexOf(' ')
     if (at < 0) throw new Error('one answer only')
