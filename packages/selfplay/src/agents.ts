@@ -1,0 +1,67 @@
+import { InvalidInputError, type TrainingClient } from '@selfplay/engine'
+import { modelPath } from '@selfplay/model-tiny'
+import {
+  loadAgents as loadClients,
+  resolveModel,
+  type LoadAgentsOptions as LoadClientsOptions,
+  type ResolveModelOptions,
+} from '@selfplay/ort'
+import { getRenderer, getTokenizer, type Renderer, type Tokenizer } from '@selfplay/renderers'
+
+export interface LoadAgentsOptions extends LoadClientsOptions<Tokenizer> {
+  /**
+   * Lays out prompts that are messages and reads the answers: a renderer, or the name of one, e.g. `chatml`. Default: none,
+   * prompts are plain text.
+   */
+  readonly renderer?: string | Renderer
+  /** Called as a file of a hub model comes in, with bytes. */
+  readonly onProgress?: NonNullable<ResolveModelOptions['onProgress']>
+}
+
+/** A training client with all that a trainer needs to speak with it. */
+export type LoadedAgent = TrainingClient & { readonly tokenizer: Tokenizer; readonly renderer?: Renderer }
+
+/** Models that come with selfplay, by the name behind `bundled:`. */
+const BUNDLED: ReadonlyMap<string, string> = new Map([['tiny', modelPath]])
+const PREFIX = 'bundled:'
+
+/**
+ * The folder of a bundled model; undefined for any other source.
+ * @throws InvalidInputError for a bundled model that there is not.
+ */
+export function bundledFolder(source: string): string | undefined {
+  if (!source.startsWith(PREFIX)) return undefined
+  const folder = BUNDLED.get(source.slice(PREFIX.length))
+  if (folder !== undefined) return folder
+  const known = [...BUNDLED.keys()].map((name) => PREFIX + name).join(', ')
+  throw new InvalidInputError(`expected a bundled model (${known}), a folder or a hub name, got "${source}"`, {
+    source,
+  })
+}
+
+/**
+ * Loads n agents that start from one model, with its tokenizer.
+ *
+ * @param source `bundled:tiny`, a local folder in Hugging Face layout, or a hub name (`org/name`; needs `@huggingface/hub`).
+ * @param count how many agents; `options.mode` says how they share the model (default `separate`: each has its own weights).
+ * @throws InvalidInputError, CheckpointError, HubError, UnsupportedModelError, TokenizerError: see the messages.
+ */
+export async function loadAgents(
+  source: string,
+  count: number,
+  options: LoadAgentsOptions = {},
+): Promise<LoadedAgent[]> {
+  const { renderer: rendererOption, onProgress, revision, tokenizer: given, signal, ...rest } = options
+  const bundled = bundledFolder(source)
+  if (bundled !== undefined && revision !== undefined) {
+    throw new InvalidInputError(`${source} has no revisions, got "${revision}": leave it out`, { source, revision })
+  }
+  const abort = signal ? { signal } : {}
+  const pinned = { ...abort, ...(revision !== undefined && { revision }) }
+  const folder = bundled ?? (await resolveModel(source, { ...pinned, ...(onProgress && { onProgress }) }))
+  const tokenizer = given ?? (await getTokenizer(folder, abort))
+  const renderer = typeof rendererOption === 'string' ? getRenderer(rendererOption, tokenizer) : rendererOption
+  // A hub model keeps its name, so that what is saved says where it came from.
+  const clients = await loadClients(bundled ?? source, count, { ...rest, ...pinned, tokenizer })
+  return clients.map((client) => Object.assign(client, { tokenizer, ...(renderer && { renderer }) }))
+}

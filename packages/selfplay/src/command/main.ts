@@ -1,0 +1,69 @@
+import { CommanderError } from 'commander'
+import { screenOf, type ScreenStream } from '../terminal/screen.js'
+import { describeFailure, exitCodeOf, Interrupted, NotReadyError } from './failure.js'
+import { interruptSignal, type SignalSource } from './interrupt.js'
+import { createProgram, type Actions } from './program.js'
+
+/** What the command takes from the process that it runs in. */
+export interface Process {
+  readonly stdout: ScreenStream
+  readonly stderr: ScreenStream
+  readonly env: Readonly<Record<string, string | undefined>>
+  readonly signals: SignalSource
+  cwd(): string
+  /** Leaves at once, without waiting for anything. */
+  exit(code: number): void
+}
+
+/**
+ * Runs the command.
+ *
+ * @param args what stands behind `selfplay`.
+ * @returns the exit code: 0 done, 1 failed, 2 not understood, 130 or 143 stopped by a signal.
+ */
+export async function main(args: readonly string[], process: Process): Promise<number> {
+  const { env } = process
+  const out = screenOf(process.stdout, env)
+  const err = screenOf(process.stderr, env)
+  const verbose = args.includes('--verbose') || Boolean(env['DEBUG'])
+  try {
+    await createProgram(actions(process), { out, err }).parseAsync([...args], { from: 'user' })
+    return 0
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2
+    if (!(error instanceof Interrupted)) err.write(describeFailure(error, err, verbose))
+    return exitCodeOf(error)
+  }
+}
+
+/** The commands; each loads its own code, so that `--help` need not wait for a training core. */
+function actions({ stdout, env, signals, cwd, exit }: Process): Actions {
+  const out = screenOf(stdout, env)
+  return {
+    async train({ task, flags, wandb }) {
+      const { planRun } = await import('./settings.js')
+      const plan = await planRun(task, flags, { cwd: cwd(), now: new Date() })
+      const { runTrain } = await import('./train.js')
+      const onFirst = () => out.write('\nstopping after a checkpoint (Ctrl-C again: at once)\n')
+      const { signal, release } = interruptSignal({ source: signals, onFirst, onSecond: exit })
+      try {
+        await runTrain(plan, { screen: out, signal, cwd: cwd(), ...(wandb && { wandb }) })
+      } catch (error) {
+        throw isAbort(error, signal) ? signal.reason : error
+      } finally {
+        release()
+      }
+    },
+    async doctor({ json }) {
+      const { describeReport, examine } = await import('./doctor.js')
+      const report = await examine(env)
+      out.write(json ? `${JSON.stringify(report, null, 2)}\n` : describeReport(report, out))
+      if (!report.ready) throw new NotReadyError('this machine cannot train yet: the report says why')
+    },
+  }
+}
+
+/** Some calls reject with an AbortError of their own instead of the reason. */
+function isAbort(error: unknown, signal: AbortSignal): boolean {
+  return signal.aborted && (error === signal.reason || (error instanceof Error && error.name === 'AbortError'))
+}

@@ -1,0 +1,110 @@
+import { Command } from 'commander'
+import { tasks } from '../tasks/index.js'
+import type { Screen } from '../terminal/screen.js'
+import { version } from '../version.js'
+import { UsageError } from './failure.js'
+import { positive, someText, whole, wholeFrom } from './parse.js'
+import type { TrainFlags } from './settings.js'
+
+export interface TrainRequest {
+  readonly task: string
+  readonly flags: TrainFlags
+  readonly wandb: { readonly project?: string; readonly entity?: string } | undefined
+}
+
+/** What the commands do. */
+export interface Actions {
+  train(request: TrainRequest): Promise<void>
+  doctor(options: { readonly json: boolean }): Promise<void>
+}
+
+export interface Screens {
+  readonly out: Screen
+  readonly err: Screen
+}
+
+interface TrainOptions extends TrainFlags {
+  readonly wandb?: true
+  readonly wandbProject?: string
+  readonly wandbEntity?: string
+  readonly verbose?: true
+}
+
+/** The `selfplay` command. Throws commander's CommanderError instead of leaving the process. */
+export function createProgram(actions: Actions, { out, err }: Screens): Command {
+  const program = new Command('selfplay')
+    .description('Train language models by letting them play.')
+    .version(version)
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => out.write(text),
+      writeErr: (text) => err.write(text),
+      getOutHelpWidth: () => out.width,
+      getErrHelpWidth: () => err.width,
+    })
+    .showHelpAfterError('(selfplay --help lists commands and options)')
+  addTrain(program, actions)
+  program
+    .command('doctor')
+    .description('say what this machine offers')
+    .option('--json', 'as JSON')
+    .option('--verbose', 'show where in the code an error arose')
+    .action((options: { json?: true }) => actions.doctor({ json: options.json === true }))
+  return program
+}
+
+function addTrain(program: Command, actions: Actions): void {
+  program
+    .command('train')
+    .description('train agents on a task')
+    .argument('<task>', `what to learn: ${tasks.map(({ name }) => name).join(', ')}`)
+    .option('--model <source>', 'folder in Hugging Face layout, or hub name (default: bundled:tiny)', someText)
+    .option('--revision <name>', 'branch, tag or commit of a hub model', someText)
+    .option('--seed <n>', 'seeds every random draw (default: 0)', whole)
+    .option('--epochs <n>', "passes over the task's prompts", wholeFrom(1))
+    .option('--max-steps <n>', 'stop after this many updates', wholeFrom(1))
+    .option('--prompts-per-update <n>', 'prompts answered for one update', wholeFrom(1))
+    .option('--generations <n>', 'answers of each agent to each prompt', wholeFrom(1))
+    .option('--max-new-tokens <n>', 'longest answer in tokens', wholeFrom(1))
+    .option('--temperature <t>', 'of sampling', positive)
+    .option('--learning-rate <rate>', 'of AdamW', positive)
+    .option('--lora-rank <r>', 'train adapters of this rank on one shared model; 0: all weights', wholeFrom(0))
+    .option('--unseen-prompts <n>', 'prompts never trained on, answered before and after', wholeFrom(0))
+    .option('--output <folder>', 'the run folder (default: runs/<task>-<time>)', someText)
+    .option('--resume [folder]', 'go on with a run (default: the newest of this task)')
+    .option('--checkpoint-every <n>', 'updates between checkpoints; 0: only at the end', wholeFrom(0))
+    .option('--logging-steps <n>', 'updates per line of output and per row for W&B', wholeFrom(1))
+    .option('--threads <n>', 'of onnxruntime (default: all cores)', wholeFrom(1))
+    .option('--wandb', 'log to Weights & Biases; the key comes from WANDB_API_KEY')
+    .option('--wandb-project <name>', 'project there (default: selfplay)', someText)
+    .option('--wandb-entity <name>', "entity there (default: the key's own)", someText)
+    .option('--verbose', 'show where in the code an error arose')
+    .addHelpText('after', helpAfter())
+    .action((task: string, options: TrainOptions) => actions.train(requestOf(task, options)))
+}
+
+function helpAfter(): string {
+  const width = Math.max(...tasks.map(({ name }) => name.length))
+  const list = tasks.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}`)
+  return [
+    '\nTasks:',
+    ...list,
+    '\nExamples:',
+    '  selfplay train length-ratio',
+    '  selfplay train length-ratio --model ./Qwen2.5-0.5B --lora-rank 16',
+    '  selfplay train length-ratio --resume',
+  ].join('\n')
+}
+
+function requestOf(task: string, options: TrainOptions): TrainRequest {
+  const { wandb, wandbProject, wandbEntity, verbose: _, ...flags } = options
+  if (!wandb && (wandbProject !== undefined || wandbEntity !== undefined)) {
+    const option = wandbProject !== undefined ? '--wandb-project' : '--wandb-entity'
+    throw new UsageError(`${option} says where W&B is to log, but W&B is off: add --wandb`)
+  }
+  const place = {
+    ...(wandbProject !== undefined && { project: wandbProject }),
+    ...(wandbEntity !== undefined && { entity: wandbEntity }),
+  }
+  return { task, flags, wandb: wandb ? place : undefined }
+}

@@ -1,0 +1,123 @@
+import { readFile } from 'node:fs/promises'
+import { join, relative, sep } from 'node:path'
+import type { ModelInfo } from '@selfplay/engine'
+import type { Runtime } from '@selfplay/ort'
+import { charCount } from '@selfplay/rewards'
+import type { EvaluationChain } from '@selfplay/trainer'
+import { bundledFolder } from '../agents.js'
+import { rewardCurve } from '../terminal/curve.js'
+import { counted, fixed, short } from '../terminal/numbers.js'
+import { labelled, verbatim, type Screen } from '../terminal/screen.js'
+import { oneLine } from '../terminal/strip.js'
+import { version } from '../version.js'
+import type { RunPlan } from './settings.js'
+
+/** Agents as a person reads about them: A, B, ... */
+const letter = (agent: number): string => String.fromCharCode(65 + agent)
+
+/** A folder as seen from the current one, with a separator at its end. */
+const shownFolder = (cwd: string, directory: string): string => `${relative(cwd, directory) || '.'}${sep}`
+
+export interface StartOptions {
+  readonly plan: RunPlan
+  readonly info: ModelInfo
+  readonly runtime: Pick<Runtime, 'kind' | 'version' | 'threads'>
+  readonly totalSteps: number | null
+  readonly screen: Screen
+  readonly cwd: string
+}
+
+/** What is trained and on what: the lines before the first update. */
+export function describeStart({ plan, info, runtime, totalSteps, screen, cwd }: StartOptions): string {
+  const { task, settings, directory, resume } = plan
+  const { total, trained } = info.parameters
+  const training =
+    info.training === 'full'
+      ? 'each trains all weights of its own'
+      : `each trains an adapter of rank ${info.training.loraRank} (${short(trained)} parameters)`
+  const rows: [string, string][] = [
+    ['task', task.summary],
+    ['model', `${settings.model} (${info.architecture}, ${short(total)} parameters)`],
+    ['agents', `${task.agents}; ${training}`],
+    [
+      'data',
+      `${counted(task.prompts.length, 'prompt')}, ${counted(settings.epochs, 'epoch')}` +
+        `${totalSteps === null ? '' : `: ${counted(totalSteps, 'update')}`} of ` +
+        `${counted(settings.promptsPerUpdate * settings.generations, 'joint answer')}, at most ${settings.maxNewTokens} tokens long`,
+    ],
+    ['machine', `${counted(runtime.threads, 'thread')}, onnxruntime ${runtime.version} (${runtime.kind})`],
+    [resume ? 'resumes' : 'run', shownFolder(cwd, directory)],
+  ]
+  return `selfplay ${version}  ${task.name}\n${rows.map(([label, text]) => labelled(screen, label, text)).join('')}`
+}
+
+export interface ReportOptions {
+  readonly plan: RunPlan
+  /** One prompt answered by the agents before and after. */
+  readonly before: EvaluationChain
+  readonly after: EvaluationChain
+  readonly screen: Screen
+  readonly cwd: string
+}
+
+/** What was learnt and where it is: the lines after the last update. */
+export async function writeReport({ plan, before, after, screen, cwd }: ReportOptions): Promise<void> {
+  const { task, settings, directory } = plan
+  const rewards = (await readRows(join(directory, 'metrics.jsonl'))).map((row) => row['turn_1/raw_reward_mean'])
+  const curve = rewardCurve(
+    rewards.map((reward) => reward ?? Number.NaN),
+    { width: screen.width },
+  )
+  screen.write(`\nmean reward of each update\n${curve}\n`)
+  screen.write(describeUnseen(await readRows(join(directory, 'evaluations.jsonl')), plan, screen))
+  screen.write(verbatim(screen, 'before', describeAnswers(before, plan, screen)))
+  screen.write(verbatim(screen, 'after', describeAnswers(after, plan, screen)))
+  const models = Array.from({ length: task.agents }, (_, agent) => `agent_${agent}${sep} (${letter(agent)})`)
+  screen.write(
+    labelled(
+      screen,
+      'saved',
+      `${shownFolder(cwd, directory)}\n${models.join(', ')}: models to load again; ` +
+        `metrics.jsonl, rollouts.jsonl: each update, each answer; checkpoints${sep}`,
+    ),
+  )
+  const yours =
+    bundledFolder(settings.model) === undefined ? '' : `npx selfplay train ${task.name} --model ./your-model`
+  if (yours !== '') screen.write(verbatim(screen, 'yours', yours))
+}
+
+function describeUnseen(rows: readonly Row[], { settings }: RunPlan, screen: Screen): string {
+  const rewards = rows.map((row) => row['eval/turn_1/raw_reward_mean'])
+  if (settings.unseenPrompts === 0 || rewards.length < 2) return ''
+  return labelled(
+    screen,
+    'unseen',
+    `mean reward on ${counted(settings.unseenPrompts, 'prompt')} never trained on: ` +
+      `${fixed(rewards[0])} before, ${fixed(rewards.at(-1))} after`,
+  )
+}
+
+/** The last turn of a chain: what was asked, what each agent said, what it was worth. */
+function describeAnswers({ turns }: EvaluationChain, { task }: RunPlan, screen: Screen): string {
+  const { prompts, completions, rawRewards } = turns.at(-1)!
+  const texts = completions.map(({ text }) => text)
+  const reward = fixed(rawRewards[0] ?? undefined)
+  const lengths = texts.map((text) => `${charCount(text)} chars`)
+  const wide = Math.max(...lengths.map((length) => length.length))
+  const room = screen.width - wide - 16
+  const answers = texts.map(
+    (text, agent) => `${letter(agent)}  ${lengths[agent]!.padStart(wide)}  ${oneLine(text, Math.max(20, room))}`,
+  )
+  const title = `"${oneLine(prompts[0]!, Math.max(20, screen.width - 42))}"  ${task.describe(texts)}, reward ${reward}`
+  return [title, ...answers].join('\n')
+}
+
+type Row = Readonly<Record<string, number | undefined>>
+
+async function readRows(path: string): Promise<Row[]> {
+  const text = await readFile(path, 'utf8')
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Row)
+}

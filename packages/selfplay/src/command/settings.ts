@@ -1,0 +1,216 @@
+import { readFile, readdir, stat } from 'node:fs/promises'
+import { availableParallelism } from 'node:os'
+import { join, resolve } from 'node:path'
+import { RunFolder, RunFolderError, legalName, nearest, runFolderName, writeFileAtomic } from '@selfplay/trainer'
+import { z } from 'zod'
+import { bundledFolder } from '../agents.js'
+import { tasks, type TrainTask } from '../tasks/index.js'
+import { UsageError } from './failure.js'
+
+/** Version of `command.json`. */
+export const COMMAND_FORMAT = 1
+
+const count = z.number().int().positive()
+
+/** Everything that decides what a run does. The same settings on the same machine give the same run. */
+export const settingsSchema = z.strictObject({
+  model: z.string(),
+  revision: z.string().nullable(),
+  seed: z.number().int(),
+  threads: count,
+  /** Most updates; null: as many as the epochs have. */
+  maxSteps: count.nullable(),
+  epochs: count,
+  promptsPerUpdate: count,
+  generations: count,
+  maxNewTokens: count,
+  temperature: z.number().positive(),
+  learningRate: z.number().positive(),
+  loraRank: z.number().int().nonnegative(),
+  rewardScale: z.number(),
+  loggingSteps: count,
+  checkpointEvery: z.number().int().nonnegative(),
+  unseenPrompts: z.number().int().nonnegative(),
+})
+
+export type RunSettings = Readonly<z.output<typeof settingsSchema>>
+
+const commandSchema = z.strictObject({ formatVersion: z.number(), task: z.string(), settings: settingsSchema })
+
+/** Flags of `selfplay train` as they were given; what is left out was not typed. */
+export type SettingFlags = { readonly [K in keyof RunSettings]?: NonNullable<RunSettings[K]> }
+export interface TrainFlags extends SettingFlags {
+  readonly output?: string
+  /** True: the newest run of the task, or the one in `output`. */
+  readonly resume?: string | true
+}
+
+/** What is to be done, and where. */
+export interface RunPlan {
+  readonly task: TrainTask
+  readonly settings: RunSettings
+  /** Absolute. */
+  readonly directory: string
+  readonly resume: boolean
+  /** Things that the user should know about the settings. */
+  readonly remarks: readonly string[]
+}
+
+export interface Surroundings {
+  readonly cwd: string
+  readonly now: Date
+}
+
+/** @throws UsageError with the nearest task. */
+export function findTask(name: string): TrainTask {
+  const task = tasks.find((candidate) => candidate.name === name)
+  if (task) return task
+  const names = tasks.map((candidate) => candidate.name)
+  const near = nearest(name, names)
+  const hint = near ? `: did you mean "${near}"?` : '.'
+  throw new UsageError(`there is no task "${name}"${hint} Tasks: ${names.join(', ')}`, { task: name, known: names })
+}
+
+/**
+ * Works out a new run, or one that goes on.
+ *
+ * @throws UsageError when flags contradict each other or the run to resume; RunFolderError when a folder is taken or holds no
+ *   run.
+ */
+export async function planRun(taskName: string, flags: TrainFlags, surroundings: Surroundings): Promise<RunPlan> {
+  const task = findTask(taskName)
+  return flags.resume === undefined ? planNew(task, flags, surroundings) : planResume(task, flags, surroundings)
+}
+
+async function planNew(task: TrainTask, flags: TrainFlags, { cwd, now }: Surroundings): Promise<RunPlan> {
+  const { output, resume: _, ...given } = flags
+  const model = given.model ?? 'bundled:tiny'
+  const recipe = bundledFolder(model) === undefined ? task.recipes.others : task.recipes.tiny
+  const settings: RunSettings = {
+    revision: null,
+    seed: 0,
+    threads: availableParallelism(),
+    maxSteps: null,
+    ...recipe,
+    ...given,
+    model: await absoluteFolder(model, cwd),
+  }
+  const directory = output === undefined ? await freeFolder(cwd, task.name, now) : resolve(cwd, output)
+  if (await holdsRun(directory)) {
+    throw new RunFolderError(
+      `${directory} already holds a run: go on with it (--resume ${quoted(directory)}), or choose another --output`,
+      { directory },
+    )
+  }
+  return { task, settings, directory, resume: false, remarks: [] }
+}
+
+async function planResume(task: TrainTask, flags: TrainFlags, { cwd }: Surroundings): Promise<RunPlan> {
+  const { output, resume, ...given } = flags
+  const asked = typeof resume === 'string' ? resolve(cwd, resume) : undefined
+  const written = output === undefined ? undefined : resolve(cwd, output)
+  if (asked !== undefined && written !== undefined && asked !== written) {
+    throw new UsageError(`--resume goes on in its own folder ${asked}, but --output is ${written}: leave --output out`)
+  }
+  const directory = asked ?? written ?? (await newestRun(cwd, task.name))
+  const saved = await readCommand(directory)
+  if (saved.task !== task.name) {
+    throw new UsageError(`${directory} is a run of the task "${saved.task}", not "${task.name}"`, { directory })
+  }
+  const settings = { ...saved.settings, ...(given.threads !== undefined && { threads: given.threads }) }
+  const typed = given.model === undefined ? given : { ...given, model: await absoluteFolder(given.model, cwd) }
+  const differences = (Object.keys(typed) as (keyof RunSettings)[])
+    .filter((key) => typed[key] !== settings[key])
+    .map((key) => `${flagOf(key)} is ${String(typed[key])}, the run has ${String(settings[key])}`)
+  if (differences.length > 0) {
+    throw new UsageError(
+      `a run goes on with the settings that it was started with: ${differences.join('; ')}. Leave them out, or start a new run`,
+      { differences },
+    )
+  }
+  const moved = settings.threads !== saved.settings.threads
+  const remark = `${settings.threads} threads instead of the run's ${saved.settings.threads}: numbers may differ in their last digits`
+  return { task, settings, directory, resume: true, remarks: moved ? [remark] : [] }
+}
+
+/** `maxNewTokens` as it is typed: `--max-new-tokens`. */
+export const flagOf = (key: string): string => `--${key.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`
+
+/** A path for a command line that can be pasted. */
+export const quoted = (path: string): string => (/^[\w./:\\@+-]+$/.test(path) ? path : JSON.stringify(path))
+
+/** A model that is a folder gets its whole path, so that the run can go on from anywhere; other names stay. */
+async function absoluteFolder(model: string, cwd: string): Promise<string> {
+  const path = resolve(cwd, model)
+  return model !== '' && (await isFolder(path)) ? path : model
+}
+
+const isFolder = (path: string): Promise<boolean> =>
+  stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  )
+
+const commandPath = (directory: string): string => join(directory, 'command.json')
+
+async function holdsRun(directory: string): Promise<boolean> {
+  const here = await stat(commandPath(directory)).then(
+    () => true,
+    () => false,
+  )
+  return here || new RunFolder(directory).holdsRun()
+}
+
+/** `runs/<task>-<time>`, with a number behind it when that is taken. */
+async function freeFolder(cwd: string, task: string, now: Date): Promise<string> {
+  const name = runFolderName(task, now)
+  for (let attempt = 1; ; attempt++) {
+    const directory = join(cwd, 'runs', attempt === 1 ? name : `${name}-${attempt}`)
+    if (!(await isFolder(directory))) return directory
+  }
+}
+
+async function newestRun(cwd: string, task: string): Promise<string> {
+  const runs = join(cwd, 'runs')
+  const names = (await readdir(runs).catch(() => [])).filter((name) => name.startsWith(`${legalName(task)}-`))
+  for (const name of names.sort().reverse()) if (await holdsRun(join(runs, name))) return join(runs, name)
+  throw new RunFolderError(`there is no run of ${task} in ${runs} to resume: give its folder, or start a new run`, {
+    directory: runs,
+  })
+}
+
+/** Writes down what a run was started with. */
+export function writeCommand({ directory, task, settings }: RunPlan): Promise<void> {
+  const command = { formatVersion: COMMAND_FORMAT, task: task.name, settings }
+  return writeFileAtomic(commandPath(directory), `${JSON.stringify(command, null, 2)}\n`)
+}
+
+/** @throws RunFolderError when there is none, it is damaged, or it is of a newer format. */
+async function readCommand(directory: string): Promise<z.output<typeof commandSchema>> {
+  const path = commandPath(directory)
+  let value: unknown
+  try {
+    value = JSON.parse(await readFile(path, 'utf8'))
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') {
+      throw new RunFolderError(`${directory} holds no run of selfplay train: expected ${path}. Check the path`, {
+        directory,
+      })
+    }
+    throw new RunFolderError(`${path} is not readable JSON: restore it, or start a new run`, { path }, { cause })
+  }
+  const version = (value as { formatVersion?: unknown } | null)?.formatVersion
+  if (typeof version === 'number' && version > COMMAND_FORMAT) {
+    throw new RunFolderError(
+      `${path} has format version ${version}; this version of selfplay reads up to ${COMMAND_FORMAT}: update it`,
+      { formatVersion: version },
+    )
+  }
+  const parsed = commandSchema.safeParse(value)
+  if (parsed.success) return parsed.data
+  const issue = parsed.error.issues[0]
+  throw new RunFolderError(
+    `${path} is damaged: ${issue?.path.map(String).join('.')}: ${issue?.message}. Restore it, or start a new run`,
+    { path },
+  )
+}

@@ -1,0 +1,201 @@
+import { basename, join, relative } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { TrainingClient } from '@selfplay/engine'
+import { createRuntime, type Runtime } from '@selfplay/ort'
+import { RewardProcessors } from '@selfplay/rewards'
+import {
+  MAGRPOTrainer,
+  newestCheckpoint,
+  wandbTracker,
+  type EvaluationChain,
+  type MAGRPOConfig,
+  type MAGRPOUpdate,
+  type Notice,
+  type Tracker,
+  type WandbOptions,
+} from '@selfplay/trainer'
+import { loadAgents, type LoadedAgent } from '../agents.js'
+import type { TaskRow } from '../tasks/index.js'
+import { mean } from '../terminal/numbers.js'
+import { Progress } from '../terminal/progress.js'
+import { labelled, verbatim, type Screen } from '../terminal/screen.js'
+import { stripControls } from '../terminal/strip.js'
+import { describeStart, writeReport } from './report.js'
+import { quoted, writeCommand, type RunPlan } from './settings.js'
+
+export interface TrainContext {
+  readonly screen: Screen
+  readonly signal: AbortSignal
+  readonly cwd: string
+  /** Given: rows go to W&B too. */
+  readonly wandb?: Pick<WandbOptions, 'project' | 'entity'>
+}
+
+/** Samples that run side by side in one decoding session, at most. */
+const MAX_SLOTS = 16
+const UNSEEN_ANSWERS = 2
+
+/**
+ * Trains a task from its first line on the screen to the saved models.
+ *
+ * @throws the signal's reason when it was aborted, after a checkpoint; SelfplayError subclasses.
+ */
+export async function runTrain(plan: RunPlan, context: TrainContext): Promise<void> {
+  const trackers = context.wandb ? [tracker(context.wandb, context)] : []
+  const runtime = await createRuntime({ threads: plan.settings.threads })
+  let agents: LoadedAgent[] = []
+  try {
+    agents = await load(plan, runtime, context)
+    await trainAgents(plan, agents, runtime, trackers, context)
+  } finally {
+    await Promise.all([...new Set<TrainingClient>(agents)].map((agent) => agent.dispose()))
+    await runtime.dispose()
+  }
+}
+
+function load({ settings, task }: RunPlan, runtime: Runtime, { screen, signal }: TrainContext): Promise<LoadedAgent[]> {
+  const { model, revision, seed, loraRank, generations, promptsPerUpdate } = settings
+  let shown = ''
+  return loadAgents(model, task.agents, {
+    runtime,
+    seed,
+    signal,
+    slots: Math.min(MAX_SLOTS, generations * promptsPerUpdate),
+    ...(revision !== null && { revision }),
+    ...(loraRank > 0 && { mode: 'adapters', lora: { rank: loraRank, alpha: 2 * loraRank } }),
+    onProgress: ({ file, received, total }) => {
+      if (file !== shown) screen.write(`fetching ${stripControls(file)} (${(total / 2 ** 20).toFixed(0)} MiB)\n`)
+      else if (received === total) screen.write(`fetched  ${stripControls(file)}\n`)
+      shown = file
+    },
+  })
+}
+
+/** The trainer's settings. */
+export function configOf({ task, settings }: Pick<RunPlan, 'task' | 'settings'>): MAGRPOConfig {
+  return {
+    ...task.config,
+    numTrainEpochs: settings.epochs,
+    maxSteps: settings.maxSteps,
+    promptsPerUpdate: settings.promptsPerUpdate,
+    numGenerations: settings.generations,
+    maxNewTokens: settings.maxNewTokens,
+    temperature: settings.temperature,
+    agentLearningRate: settings.learningRate,
+    loggingSteps: settings.loggingSteps,
+    checkpointEvery: settings.checkpointEvery,
+    seed: settings.seed,
+    evalInterval: 0,
+    evalGenerations: UNSEEN_ANSWERS,
+    ...(settings.unseenPrompts > 0 && { evalNumSamples: settings.unseenPrompts }),
+  }
+}
+
+function makeTrainer(
+  plan: RunPlan,
+  agents: readonly LoadedAgent[],
+  trackers: readonly Tracker[],
+  onNotice: (notice: Notice) => void,
+): MAGRPOTrainer<TaskRow> {
+  const { task, settings, directory, resume } = plan
+  const row = (prompt: string): TaskRow => ({ prompt })
+  return new MAGRPOTrainer<TaskRow>({
+    agents,
+    trainDataset: task.prompts.map(row),
+    ...(settings.unseenPrompts > 0 && { evalDataset: task.unseenPrompts.slice(0, settings.unseenPrompts).map(row) }),
+    rewardFunc: task.rewardFunc,
+    rewardProcessor: RewardProcessors.scale({ factor: settings.rewardScale }),
+    ...(task.externalTransition && { externalTransition: task.externalTransition }),
+    config: configOf(plan),
+    run: { directory, resume },
+    trackers,
+    onNotice,
+  })
+}
+
+async function trainAgents(
+  plan: RunPlan,
+  agents: readonly LoadedAgent[],
+  runtime: Runtime,
+  trackers: readonly Tracker[],
+  context: TrainContext,
+): Promise<void> {
+  const { screen, signal } = context
+  const progress = new Progress(screen)
+  const trainer = makeTrainer(plan, agents, trackers, noticePrinter(progress, screen))
+  const { info } = agents[0]!
+  screen.write(describeStart({ plan, info, runtime, totalSteps: trainer.totalSteps, screen, cwd: context.cwd }))
+  for (const remark of plan.remarks) screen.write(labelled(screen, 'note', remark))
+  const rows = [{ prompt: plan.task.prompts[0]! }]
+  const answer = async (): Promise<EvaluationChain> =>
+    (await trainer.evaluate({ rows, generations: 1, signal })).chains[0]!
+  // Also when a run is resumed: the agents are still as they were before its first update.
+  const before = await answer()
+  if (!plan.resume) await writeCommand(plan)
+  try {
+    for await (const update of trainer.updates({ signal })) progress.update(stepOf(update, agents.length))
+    progress.end()
+    const after = await answer()
+    await trainer.saveModel(plan.directory, { signal })
+    await writeReport({ plan, before, after, screen, cwd: context.cwd })
+  } catch (error) {
+    progress.end()
+    screen.write(await describeStop(plan, context))
+    throw error
+  }
+}
+
+function stepOf({ step, totalSteps, rewardMean, metrics, etaSeconds, isLogged }: MAGRPOUpdate, agents: number) {
+  const norms = Array.from({ length: agents }, (_, agent) => metrics[`agent_${agent}/grad_norm`]).filter(
+    (norm) => norm !== undefined,
+  )
+  return {
+    step,
+    total: totalSteps,
+    reward: rewardMean,
+    gradient: norms.length === 0 ? undefined : mean(norms),
+    tokensPerSecond: metrics['perf/tokens_per_second'] ?? Number.NaN,
+    etaSeconds,
+    isLogged,
+  }
+}
+
+/** Warnings always; what is merely good to know once per kind; checkpoints not at all (the run folder has all of it). */
+function noticePrinter(progress: Progress, screen: Screen): (notice: Notice) => void {
+  const told = new Set<Notice['code']>()
+  return ({ code, level, message }) => {
+    if (level === 'info' && (code === 'checkpoint' || told.has(code))) return
+    told.add(code)
+    progress.print(labelled(screen, level === 'warning' ? 'warning' : 'note', stripControls(message)))
+  }
+}
+
+/** Where a stopped run can go on, and how. */
+async function describeStop({ directory, task }: RunPlan, { screen, cwd }: TrainContext): Promise<string> {
+  const found = await newestCheckpoint(join(directory, 'checkpoints')).catch(() => null)
+  if (!found) return labelled(screen, 'stopped', 'before there was a checkpoint')
+  const step = Number(basename(found.directory).replace(/^step-/, ''))
+  const path = relative(cwd, directory) || '.'
+  return (
+    labelled(screen, 'stopped', `the run is saved as it was after update ${step}`) +
+    verbatim(screen, 'go on', `npx selfplay train ${task.name} --resume ${quoted(path)}`)
+  )
+}
+
+/** Longest wait for W&B when a run is stopped: Ctrl-C is to end soon. */
+const ABORTED_DELIVERY_MS = 1000
+
+function tracker(options: Pick<WandbOptions, 'project' | 'entity'>, { screen }: TrainContext): Tracker {
+  const inner = wandbTracker({
+    ...options,
+    onTrouble: (message) => screen.write(labelled(screen, 'warning', stripControls(message))),
+  })
+  return {
+    start: (run) => inner.start(run),
+    log: (row) => inner.log(row),
+    finish: async (outcome) => {
+      const delivered = inner.finish(outcome)
+      await (outcome === 'aborted' ? Promise.race([delivered, delay(ABORTED_DELIVERY_MS)]) : delivered)
+    },
+  }
+}

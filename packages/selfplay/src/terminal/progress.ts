@@ -1,0 +1,99 @@
+import { duration, fixed, magnitude, mean, short } from './numbers.js'
+import { dim, type Screen } from './screen.js'
+
+/** What a progress line says. */
+export interface ProgressStep {
+  /** From 1. */
+  readonly step: number
+  /** Null: unknown. */
+  readonly total: number | null
+  /** Mean reward of this update; NaN when it had none. */
+  readonly reward: number
+  /** Norm of the gradient, mean over agents; undefined when no agent took a step. */
+  readonly gradient: number | undefined
+  readonly tokensPerSecond: number
+  readonly etaSeconds: number | null
+  /** Whether this update gets a line where lines cannot be rewritten. */
+  readonly isLogged: boolean
+}
+
+/** Updates whose mean reward is shown. */
+const WINDOW = 10
+const BAR = 28
+
+/** The line of one update; in a live terminal with a bar, within `width` columns. `reward` is a mean over the last ten updates. */
+export function progressLine(state: ProgressStep, reward: number, width: number, bar: boolean): string {
+  const { step, total, gradient, tokensPerSecond, etaSeconds } = state
+  const digits = total === null ? 1 : String(total).length
+  const head = `  update ${String(step).padStart(digits)}${total === null ? '' : `/${total}`}  reward ${fixed(reward)}`
+  const left = `${duration(etaSeconds)} left`
+  const speed = `${short(tokensPerSecond)} tok/s`
+  if (!bar) return [head, `gradient ${gradient === undefined ? '-' : magnitude(gradient)}`, speed, left].join('  ')
+  const forms = [[head, speed, left], [head, left], [head]]
+  if (total !== null) forms.unshift([head, barOf(step / total), speed, left])
+  const lines = forms.map((parts) => parts.join('  '))
+  return (lines.find((line) => line.length < width) ?? head).slice(0, width - 1)
+}
+
+function barOf(share: number): string {
+  const done = Math.round(Math.min(1, Math.max(0, share)) * BAR)
+  return '#'.repeat(done) + '-'.repeat(BAR - done)
+}
+
+/** Shows how a run goes: one line that is rewritten in a live terminal, a line per logged update elsewhere. */
+export class Progress {
+  private readonly screen: Screen
+  private readonly now: () => number
+  private rewards: number[] = []
+  private latest: { readonly step: ProgressStep; readonly at: number } | undefined
+  private timer: NodeJS.Timeout | undefined
+
+  /** @param now milliseconds; only differences count. */
+  constructor(screen: Screen, now: () => number = () => performance.now()) {
+    this.screen = screen
+    this.now = now
+  }
+
+  update(step: ProgressStep): void {
+    if (Number.isFinite(step.reward)) this.rewards = [...this.rewards, step.reward].slice(-WINDOW)
+    this.latest = { step, at: this.now() }
+    if (!this.screen.live) {
+      if (step.isLogged) this.screen.write(`${progressLine(step, this.reward, this.screen.width, false)}\n`)
+      return
+    }
+    this.draw()
+    // Updates of a large model take minutes: meanwhile the time left counts down.
+    this.timer ??= setInterval(() => this.draw(), 1000).unref()
+  }
+
+  /** Writes lines of text without tearing the progress line. */
+  print(text: string): void {
+    if (!this.screen.live || !this.latest) {
+      this.screen.write(text)
+      return
+    }
+    this.screen.write(`\r\u001b[K${text}`)
+    this.draw()
+  }
+
+  /** Leaves the last line standing. */
+  end(): void {
+    clearInterval(this.timer)
+    this.timer = undefined
+    if (this.screen.live && this.latest) this.screen.write('\n')
+    this.latest = undefined
+  }
+
+  private get reward(): number {
+    return this.rewards.length === 0 ? Number.NaN : mean(this.rewards)
+  }
+
+  private draw(): void {
+    if (!this.latest) return
+    const { step, at } = this.latest
+    const passed = (this.now() - at) / 1000
+    const etaSeconds = step.etaSeconds === null ? null : Math.max(0, step.etaSeconds - passed)
+    const line = progressLine({ ...step, etaSeconds }, this.reward, this.screen.width, true)
+    this.screen.write(`\r\u001b[K${dim(this.screen, line)}`)
+  }
+}

@@ -1,0 +1,256 @@
+import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { loadAgents } from '../src/index.js'
+import { selfplay } from './support/command.js'
+import { writeTinyModel } from './support/tiny-model.js'
+
+let model: string
+let cwd: string
+/** Settings that make a run of six updates take about a second. */
+let small: string[]
+
+beforeAll(async () => {
+  model = await writeTinyModel()
+  cwd = await mkdtemp(join(tmpdir(), 'selfplay-cli-'))
+  const quick = '--epochs 1 --max-steps 6 --generations 4 --max-new-tokens 12 --logging-steps 1 --threads 1'
+  small = ['train', 'length-ratio', '--model', model, ...quick.split(' ')]
+})
+afterAll(async () => {
+  for (const folder of [model, cwd]) await rm(folder, { recursive: true, force: true })
+})
+
+const rows = async (folder: string, file: string) =>
+  (await readFile(join(folder, file), 'utf8'))
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Record<string, number>)
+
+/** Metrics without those that measure time. */
+const timeless = (all: readonly Record<string, number>[]) =>
+  all.map((row) => Object.fromEntries(Object.entries(row).filter(([name]) => !/^(time|perf)\//.test(name))))
+
+describe('what is not understood ends with 2 and names what is near', () => {
+  it.each([
+    [['train', 'length-rato'], /no task "length-rato": did you mean "length-ratio"\?/],
+    [['train', 'length-ratio', '--epoch', '3'], /unknown option '--epoch'\n\(Did you mean --epochs\?\)/],
+    [
+      ['train', 'length-ratio', '--epochs', '0'],
+      /'--epochs <n>' argument '0' is invalid\. Expected a whole number from 1/,
+    ],
+    [['train', 'length-ratio', '--generations', '0'], /Expected a whole number from 1/],
+    [['train', 'length-ratio', '--learning-rate', 'fast'], /Expected a number greater than 0/],
+    [['train', 'length-ratio', '--seed', '0x1f'], /Expected a whole number/],
+    [['train', 'length-ratio', '--model', ''], /Expected some text/],
+    [['train', 'length-ratio', '--wandb-project', 'p'], /--wandb-project .* add --wandb/],
+    [['train', 'length-ratio', 'again'], /too many arguments/],
+    [['train'], /missing required argument 'task'/],
+    [['trian'], /unknown command 'trian'\n\(Did you mean train\?\)/],
+    [[], /Usage: selfplay/],
+  ])('%j', async (args, message) => {
+    const { code, out, err } = await selfplay(args, { cwd })
+    expect(err).toMatch(message)
+    expect([code, out]).toEqual([2, ''])
+  })
+
+  it('helps and tells its version with 0', async () => {
+    const help = await selfplay(['train', '--help'], { cwd })
+    expect(help.code).toBe(0)
+    for (const option of ['--model', '--revision', '--resume', '--wandb-entity', 'length-ratio'])
+      expect(help.out).toContain(option)
+    expect((await selfplay(['--version'], { cwd })).out).toMatch(/^\d+\.\d+\.\d+\n$/)
+  })
+})
+
+describe('what goes wrong ends with 1 in one readable block', () => {
+  it.each([
+    [['--model', './nowhere'], /^error \(checkpoint\)\n {2}.*nowhere: expected a model folder, got nothing/],
+    [
+      ['--model', 'nowhere'],
+      /^error \(invalid_input\)\n {2}expected a model folder or a hub name org\/name, got "nowhere"/,
+    ],
+    [['--model', 'bundled:huge'], /^error \(invalid_input\)\n {2}expected a bundled model \(bundled:tiny\)/],
+    [['--model', 'bundled:tiny', '--revision', 'main'], /bundled:tiny has no revisions, got "main"/],
+    [['--wandb'], /^error \(config\)\n.*WANDB_API_KEY is not set/],
+    [['--resume'], /^error \(run_folder\)\n {2}there is no run of length-ratio in/],
+    [['--resume', 'nowhere'], /^error \(run_folder\)\n {2}.*nowhere holds no run/],
+    [['--model', join(tmpdir(), '..')], /^error \(tokenizer\)\n {2}expected .* to hold tokenizer\.json/],
+  ])('train length-ratio %j', async (args, message) => {
+    const { code, out, err } = await selfplay(['train', 'length-ratio', ...args], { cwd })
+    expect(err).toMatch(message)
+    expect(err).not.toMatch(/^ +at /m)
+    expect([code, out]).toEqual([1, ''])
+  })
+
+  it('shows the place in the code when asked', async () => {
+    const { err } = await selfplay(['train', 'length-ratio', '--model', './nowhere', '--verbose'], { cwd })
+    expect(err).toMatch(/^ +at /m)
+  })
+
+  it('refuses one generation, which has no baseline', async () => {
+    const { code, err } = await selfplay([...small, '--generations', '1'], { cwd })
+    expect([code, err]).toEqual([1, expect.stringMatching(/numGenerations is 1/)])
+  })
+})
+
+describe('doctor', () => {
+  it('says what this machine offers', async () => {
+    const { code, out } = await selfplay(['doctor'], { cwd })
+    expect(code).toBe(0)
+    expect(out).toContain(process.version)
+    expect(out).toMatch(/onnxruntime \d+\.\d+/)
+    expect(out).toMatch(/verdict +this machine can train/)
+  })
+
+  it('says it in JSON, without secrets', async () => {
+    const { code, out } = await selfplay(['doctor', '--json'], { cwd, env: { WANDB_API_KEY: 'very-secret' } })
+    expect(code).toBe(0)
+    expect(JSON.parse(out)).toMatchObject({ ready: true, wandbKey: true, machine: { node: process.version } })
+    expect(out).not.toContain('very-secret')
+  })
+})
+
+describe('train', () => {
+  it('trains, shows what it does, and leaves a run folder whose models load again', async () => {
+    const { code, out, err } = await selfplay([...small, '--unseen-prompts', '2'], { cwd })
+    expect([code, err]).toEqual([0, ''])
+    const [name] = await readdir(join(cwd, 'runs'))
+    // Check 59: a name that is legal on Windows.
+    expect(name).toMatch(/^length-ratio-\d{4}-\d{2}-\d{2}T\d{6}Z$/)
+    const folder = join(cwd, 'runs', name!)
+
+    expect(out).toMatch(/^selfplay \d.* length-ratio\ntask +agent B learns/)
+    expect(out).toContain(model)
+    expect(out).toMatch(/data +10 prompts, 1 epoch: 6 updates of 4 joint answers, at most 12/)
+    // Check 52: the first loss is explained, and the gradient is there to see.
+    expect(out).toMatch(/note +the samples are on-policy: each probability ratio is 1/)
+    const lines = [
+      ...out.matchAll(/update (\d)\/6 {2}reward (\S+) {2}gradient (\S+) {2}\S+( k)? tok\/s {2}\d+:\d\d left/g),
+    ]
+    expect(lines.map((match) => match[1])).toEqual(['1', '2', '3', '4', '5', '6'])
+    expect(Number(lines[0]![3])).toBeGreaterThan(0)
+
+    const rewards = (await rows(folder, 'metrics.jsonl')).map((row) => row['turn_1/raw_reward_mean']!)
+    expect(rewards).toHaveLength(6)
+    expect(lines[0]![2]).toBe(rewards[0]!.toFixed(2))
+    expect(out).toContain(`last 20 %   ${rewards.at(-1)!.toFixed(2)}`)
+    const unseen = (await rows(folder, 'evaluations.jsonl')).map((row) => row['eval/turn_1/raw_reward_mean']!)
+    expect(out).toMatch(/unseen +mean reward on 2 prompts never trained on/)
+    expect(out.replaceAll(/\s+/g, ' ')).toContain(`${unseen[0]!.toFixed(2)} before, ${unseen[1]!.toFixed(2)} after`)
+    expect(out).toMatch(
+      /before +"Describe a city in the clouds:" {2}ratio \S+, reward \d\.\d\d\n +A +\d+ chars .*\n +B +\d+ chars/,
+    )
+    expect(out).toMatch(/after +"Describe a city in the clouds:"/)
+    // oxlint-disable-next-line no-control-regex -- that is what is looked for
+    expect(out).not.toMatch(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/)
+
+    const files = await readdir(folder)
+    expect(files).toEqual(
+      expect.arrayContaining(['agent_0', 'agent_1', 'checkpoints', 'command.json', 'manifest.json', 'rollouts.jsonl']),
+    )
+    const agents = await loadAgents(join(folder, 'agent_1'), 1)
+    expect(agents[0]!.tokenizer.decode(agents[0]!.tokenizer.encode('the moon'))).toBe('the moon')
+    await agents[0]!.dispose()
+  })
+
+  it('trains adapters on one shared model', async () => {
+    const { code, out } = await selfplay([...small, '--lora-rank', '2', '--output', 'lora'], { cwd })
+    expect(code).toBe(0)
+    expect(out).toMatch(/each trains an adapter of rank 2/)
+  })
+
+  it('gives the same run for the same seed and another for another', async () => {
+    const run = async (output: string, seed: string) => {
+      const { code } = await selfplay([...small, '--max-steps', '3', '--seed', seed, '--output', output], { cwd })
+      expect(code).toBe(0)
+      return timeless(await rows(join(cwd, output), 'metrics.jsonl'))
+    }
+    const first = await run('seed-a', '4')
+    expect(await run('seed-b', '4')).toEqual(first)
+    expect(await run('seed-c', '5')).not.toEqual(first)
+  })
+})
+
+describe('a run that is stopped', () => {
+  let whole: Record<string, number>[]
+  let stopped: Awaited<ReturnType<typeof selfplay>>
+  let seconds: number
+
+  beforeAll(async () => {
+    expect((await selfplay([...small, '--output', 'whole'], { cwd })).code).toBe(0)
+    whole = timeless(await rows(join(cwd, 'whole'), 'metrics.jsonl'))
+    let pressed = 0
+    stopped = await selfplay([...small, '--output', 'stopped'], {
+      cwd,
+      onOut: (out, signals) => {
+        if (pressed > 0 || !/update 3\//.test(out)) return
+        pressed = performance.now()
+        signals.emit('SIGINT', 'SIGINT')
+        signals.emit('SIGINT', 'SIGINT') // npm passes on what the terminal has sent already: one key press
+      },
+    })
+    seconds = (performance.now() - pressed) / 1000
+  })
+
+  it('ends within 5 seconds with a checkpoint, and says how to go on (check 45)', () => {
+    expect(stopped.code).toBe(130)
+    expect(stopped.err).toBe('')
+    expect(stopped.out).toMatch(/stopped +the run is saved as it was after update 3\n/)
+    expect(stopped.out).toMatch(/go on +npx selfplay train length-ratio --resume stopped\n/)
+    expect(seconds).toBeLessThan(5)
+  })
+
+  it('refuses other settings when it goes on, and names them', async () => {
+    const { code, err } = await selfplay(['train', 'length-ratio', '--resume', 'stopped', '--generations', '8'], {
+      cwd,
+    })
+    expect(code).toBe(2)
+    expect(err).toContain('--generations is 8, the run has 4')
+    const other = await selfplay(['train', 'length-ratio', '--resume', 'stopped', '--output', 'else'], { cwd })
+    expect([other.code, other.err]).toEqual([2, expect.stringContaining('leave --output out')])
+  })
+
+  it('is not overwritten by a new run', async () => {
+    const { code, err } = await selfplay([...small, '--output', 'stopped'], { cwd })
+    expect([code, err]).toEqual([1, expect.stringMatching(/already holds a run: go on with it \(--resume /)])
+  })
+
+  it('goes on to the very same metrics and models as a run that was not stopped', async () => {
+    const { code, out } = await selfplay(['train', 'length-ratio', '--resume', 'stopped'], { cwd })
+    expect(code).toBe(0)
+    expect(out).toMatch(/resumes +stopped/)
+    expect(timeless(await rows(join(cwd, 'stopped'), 'metrics.jsonl'))).toEqual(whole)
+    for (const agent of ['agent_0', 'agent_1']) {
+      const weights = (run: string) => readFile(join(cwd, run, agent, 'model.safetensors'))
+      expect((await weights('stopped')).equals(await weights('whole'))).toBe(true)
+    }
+    // The answers "before" are those of the start of the run, not of the resumed part.
+    const before = (text: string) => /before[\s\S]*?after/.exec(text)?.[0]
+    expect(before(out)).toBeDefined()
+    const again = await selfplay(['train', 'length-ratio', '--resume', 'stopped'], { cwd })
+    expect([again.code, before(again.out)]).toEqual([0, before(out)])
+  })
+
+  it('says which checkpoint it passed over (check 49)', async () => {
+    const checkpoints = join(cwd, 'stopped', 'checkpoints')
+    const newest = (await readdir(checkpoints)).sort().at(-1)!
+    await writeFile(join(checkpoints, newest, 'trainer.json'), '{"half')
+    const { code, out } = await selfplay(['train', 'length-ratio', '--resume', 'stopped'], { cwd })
+    expect(code).toBe(0)
+    expect(out.replaceAll(/\s+/g, ' ')).toMatch(new RegExp(`warning ${newest} is not complete .* using step-`))
+    expect(timeless(await rows(join(cwd, 'stopped'), 'metrics.jsonl'))).toEqual(whole)
+  })
+
+  it('refuses a damaged or newer note of its settings', async () => {
+    const path = join(cwd, 'stopped', 'command.json')
+    const text = await readFile(path, 'utf8')
+    const resume = async (content: string) => {
+      await writeFile(path, content)
+      return (await selfplay(['train', 'length-ratio', '--resume', 'stopped'], { cwd })).err
+    }
+    expect(await resume('{')).toContain('not readable JSON')
+    expect(await resume(text.replace('"formatVersion": 1', '"formatVersion": 9'))).toContain('format version 9')
+    expect(await resume(text.replace('"epochs": 1', '"epochs": "x"'))).toMatch(/is damaged: settings\.epochs/)
+  })
+})
