@@ -44,8 +44,8 @@ export class CachedAttention {
   }
 
   /**
-   * q: [tokens, heads * head], k and v: [tokens, kv heads * head], not yet rotated. Without a past, the present is what the
-   * new tokens make; with one, it is the past's own memory.
+   * q: [tokens, heads * head], k and v: [tokens, kv heads * head], not yet rotated. Without a past, the present is
+   * what the new tokens make; with one, it is the past's own memory.
    */
   attend(
     { q, k, v }: { readonly q: Value; readonly k: Value; readonly v: Value },

@@ -22,7 +22,7 @@ export interface DecodeStep {
   readonly positions: Value
   /** Input `total_length`, int32 scalar: the largest position + 1. */
   readonly totalLength: Value
-  /** Inputs `rope_cos` and `rope_sin`, float32 [positions, headDim / 2], for at least as many positions as the cache is long. */
+  /** Inputs `rope_cos` and `rope_sin`, float32 [positions, headDim / 2], at least as long as the cache. */
   readonly cos: Value
   readonly sin: Value
   /** float32 [slots, vocabulary]. */
@@ -30,7 +30,8 @@ export interface DecodeStep {
   /** Inputs `past_key_<layer>`, `past_value_<layer>`, float32 [slots, kv heads, length, {@link cacheHeadDim}]. */
   readonly past: readonly LayerCache[]
   /**
-   * What the caches become, to be bound to the very tensors that are fed as `past`: written in place at the row's position.
+   * What the caches become, to be bound to the very tensors that are fed as `past`: they are written in place, at the
+   * row's position.
    */
   readonly present: readonly LayerCache[]
 }

@@ -7,7 +7,7 @@ export class ModelConfigError extends SelfplayError {
   }
 }
 
-/** A model that is well described but that no graph here computes: another architecture, activation or rotary scaling. */
+/** A model that no graph here computes: another architecture, activation or rotary scaling. */
 export class UnsupportedModelError extends SelfplayError {
   constructor(message: string, details?: Record<string, unknown>) {
     super('unsupported_model', message, details)

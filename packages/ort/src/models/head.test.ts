@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { graph } from '../graph/index.js'
+import { ancestors, graph, type Node } from '../graph/index.js'
 import { createRuntime, type Runtime } from '../runtime/index.js'
 import { headInputs, logprobHead } from './head.js'
 import { distance, runOnce } from './testing/fixtures.js'
@@ -96,5 +96,42 @@ describe.each([[[V]], [[11, 12]], [[5, 6, 1, 11]]])('chunks of %j', (sizes) => {
     }
     expect(Math.max(...Array.from(out.logprobs!))).toBeLessThanOrEqual(0)
     expect(Math.min(...Array.from(out.logprobs!))).toBeLessThan(-1000)
+  })
+})
+
+describe('the graph of a head in chunks', () => {
+  const build = (kinds: readonly ('parameter' | 'weight')[]) => {
+    const g = graph()
+    const chunks = kinds.map((kind, i) => g[kind](`chunk_${i}`, 'float32', [4 + i, H]))
+    const head = logprobHead(g, g.input('hidden', 'float32', ['n', H]), chunks, headInputs(g))
+    const back = head.backward(g.input('d_logprobs', 'float32', ['n']))
+    const nodes = ancestors([head.logprobs, head.entropy, back.hidden, ...back.chunks.filter((chunk) => !!chunk)])
+    return { back, nodes }
+  }
+
+  it('holds the logits of one chunk at a time: the next ones wait for all that is made of them', () => {
+    const { nodes } = build(['parameter', 'parameter', 'parameter'])
+    const isLogits = ({ inputs, params }: Node) =>
+      (params as { transB?: boolean }).transB === true && inputs[1]?.name.startsWith('chunk_') === true
+    const logits = nodes.filter((node) => node.op === 'Gemm' && isLogits(node))
+    expect(logits.length).toBe(6)
+    logits.slice(1).forEach((next, i) => {
+      const before = new Set(ancestors(next.outputs))
+      const earlier = logits[i]!.outputs[0]!
+      const size = earlier.shape[1]
+      const large = nodes.filter(({ id, outputs }) => id <= next.id && outputs[0]!.shape.at(-1) === size)
+      const readers = nodes.filter(({ inputs }) =>
+        inputs.some((input) => large.some((one) => one.outputs[0] === input)),
+      )
+      const late = readers.filter((node) => node.id < next.id && !before.has(node))
+      expect(late.map(({ op }) => op)).toEqual([])
+    })
+  })
+
+  it('spends nothing on the gradient of frozen chunks', () => {
+    const { back, nodes } = build(['weight', 'parameter'])
+    expect(back.chunks.map((chunk) => chunk?.shape)).toEqual([undefined, [5, H]])
+    const products = nodes.filter((node) => node.op === 'Gemm' && (node as Node<'Gemm'>).params.transA)
+    expect(products.length).toBe(1)
   })
 })

@@ -40,10 +40,10 @@ export interface Head {
  * Log-probs of targets under softmax(invT * h W^T), with a gradient written by hand.
  *
  * With p the softmax and e_t the one-hot target, d logp / d logits = e_t - p. The gradients are taken as
- * dh = invT * dlogp * (W_t - p W) and dW = (e_t - p)^T (dlogp * invT * h): row scales go to the small side of each product,
- * and no pass over [n, vocabulary] is spent on them. With one chunk, the exponentials of the forward pass are reused.
- * With several, nothing of size [n, vocabulary] lives: the forward pass keeps a few numbers per row, and the backward
- * pass computes each chunk's p anew as exp(h W^T - logSumExp).
+ * dh = invT * dlogp * (W_t - p W) and dW = (e_t - p)^T (dlogp * invT * h): row scales go to the small side of each
+ * product, and no pass over [n, vocabulary] is spent on them. With one chunk, the exponentials of the forward pass are
+ * reused. With several, nothing of size [n, vocabulary] lives: the forward pass keeps a few numbers per row, and the
+ * backward pass computes each chunk's p anew as exp(h W^T - logSumExp).
  *
  * @param hidden rows after the final norm, float32 [n, hidden]
  * @param chunks the head matrix [vocabulary, hidden], cut into consecutive rows: float32 [size, hidden] each
@@ -193,7 +193,8 @@ class HeadBackward {
     const chunks: (Value | undefined)[] = []
     let mean: Value | undefined
     let chosen: Value | undefined
-    let done: readonly Value[] = []
+    const last = pieces.at(-1)!
+    let done: readonly Value[] = [last.target, last.weighted]
     for (const { place, exponentials } of pieces) {
       const p = pieces.length === 1 ? exponentials : this.probabilities(place, done)
       mean = g.gemm(p, place.weight, mean)

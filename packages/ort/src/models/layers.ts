@@ -2,7 +2,10 @@ import type { Graph, Value } from '../graph/index.js'
 import type { ModelConfig } from './config.js'
 import { layerLinears, layerPrefix, type LinearName, type LinearSpec, type WeightSpec } from './weights.js'
 
-/** How each weight enters a graph: as a parameter, a frozen weight, an input, or computed from others. float32. */
+/**
+ * How each weight enters a graph: as a parameter, a frozen weight, an input, or computed from others. float32. Asked for
+ * the same weight again, it gives the same value.
+ */
 export type WeightSource = (spec: WeightSpec) => Value
 
 /** A low-rank update of a linear layer (Hu et al. 2021, LoRA): W + scale * B A. */
@@ -23,8 +26,8 @@ export interface DecoderWeights {
   readonly weight: WeightSource
   readonly lora?: LoraSource
   /**
-   * Rows `start` to `end` of the head matrix as a value of their own, for heads in chunks. Default: a slice of the whole
-   * matrix, which costs a copy per run.
+   * Rows `start` to `end` of the head matrix as a value of their own, for heads in chunks. Default: a slice of the
+   * whole matrix, which costs a copy per run.
    */
   readonly headRows?: (spec: WeightSpec, range: { readonly start: number; readonly end: number }) => Value
 }

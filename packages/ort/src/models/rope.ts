@@ -32,7 +32,8 @@ export interface RopeTables {
 }
 
 /**
- * Cosines and sines for positions 0 to `positions - 1` (default: the model's context), computed in double and rounded once.
+ * Cosines and sines for positions 0 to `positions - 1` (default: the model's context), computed in double and rounded
+ * once.
  */
 export function ropeTables(
   config: Pick<ModelConfig, 'rope' | 'headDim' | 'maxPositions'>,
