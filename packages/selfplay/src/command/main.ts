@@ -10,9 +10,9 @@ export interface Process {
   readonly stderr: ScreenStream
   readonly env: Readonly<Record<string, string | undefined>>
   readonly signals: SignalSource
-  cwd(): string
+  readonly cwd: () => string
   /** Leaves at once, without waiting for anything. */
-  exit(code: number): void
+  readonly exit: (code: number) => void
 }
 
 /**

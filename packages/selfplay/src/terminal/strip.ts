@@ -24,7 +24,7 @@ export function stripControls(text: string): string {
 
 /** Stripped text on one line of at most `width` code points; what had to be cut ends in `...`. */
 export function oneLine(text: string, width: number): string {
-  const characters = [...stripControls(text).replace(/\s+/gu, ' ').trim()]
+  const characters = Array.from(stripControls(text).replace(/\s+/gu, ' ').trim())
   if (characters.length <= width) return characters.join('')
   return `${characters
     .slice(0, Math.max(0, width - 3))
