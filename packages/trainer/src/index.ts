@@ -70,10 +70,10 @@ export {
 } from './magrpo/record.js'
 export * from './magrpo/reference-kl.js'
 export type { CentralizedAdapter, RoleView } from './magrpo/roles.js'
-export { sampleNodes, type SamplingOptions } from './magrpo/sampling.js'
+export { sampleNodes, toCompletion, type SamplingOptions } from './magrpo/sampling.js'
 export { MODEL_MANIFEST_FORMAT } from './magrpo/save-model.js'
 export type { RunOptions } from './magrpo/session.js'
-export { growTrees, jointGenerations, type TreeOptions, type Trees } from './magrpo/tree.js'
+export { growTrees, jointGenerations, type TreeOptions, type TreeTimes, type Trees } from './magrpo/tree.js'
 export {
   MAGRPOTrainer,
   type EvaluateArgs,

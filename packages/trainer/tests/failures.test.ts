@@ -408,6 +408,12 @@ describe('abort', () => {
 })
 
 describe('MAGRPOTrainer', () => {
+  it('check 57: suggests the nearest name for an unknown option', () => {
+    expect(() => toyTrainer({ rewardFunction: countA } as object)).toThrow(
+      /no option "rewardFunction": did you mean "rewardFunc"/,
+    )
+  })
+
   it('needs a reward function', () => {
     const options = { agents: [new ToyClient()], trainDataset: rows(1) } as unknown as ConstructorParameters<
       typeof MAGRPOTrainer

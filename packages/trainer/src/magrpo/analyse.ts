@@ -1,4 +1,5 @@
 import type { SamplingClient } from '@selfplay/engine'
+import { settleAll } from '../deadline.js'
 import type { Seat } from './agents.js'
 import { baselineKey, groupAdvantages, updateBaselines, type RunningBaselines } from './advantages.js'
 import type { ResolvedConfig } from './config.js'
@@ -46,7 +47,7 @@ export interface Analysis {
 
 /** Credit, KL penalty, advantages and training sequences of grown trees. Running baselines are read before they change. */
 export async function analyseTrees(roots: readonly JointNode[], options: AnalyseOptions): Promise<Analysis> {
-  const { config, seats, baselines } = options
+  const { config, baselines } = options
   const credit = {
     numTurns: config.numTurns,
     discount: config.discount,
@@ -57,14 +58,7 @@ export async function analyseTrees(roots: readonly JointNode[], options: Analyse
   for (const root of roots) {
     const credited = creditTree(root, credit, envStep)
     envStep = Math.max(envStep, ...credited.map((node) => node.envStep))
-    for (const node of credited) {
-      const groups: AgentGroup[] = []
-      for (const seat of seats) groups.push(await analyseGroup(node, seat, options))
-      const samples = seats.flatMap((seat) =>
-        seat.kind === 'trained' ? toSamples(node, seat, groups[seat.index]!.advantages) : [],
-      )
-      nodes.push({ ...node, groups, samples })
-    }
+    nodes.push(...(await settleAll(credited.map((node) => analyseNode(node, options)))))
   }
   const seen = nodes.flatMap(({ node, groups }) =>
     groups.map(({ agent, returns }) => ({ key: baselineKey(agent, node.turn), returns })),
@@ -74,6 +68,15 @@ export async function analyseTrees(roots: readonly JointNode[], options: Analyse
       ? updateBaselines(baselines, seen, { decay: config.raeDecay, initial: config.raeInitial })
       : baselines
   return { nodes, baselines: next, envStep }
+}
+
+async function analyseNode(node: CreditedNode, options: AnalyseOptions): Promise<AnalysedNode> {
+  const { seats } = options
+  const groups = await settleAll(seats.map((seat) => analyseGroup(node, seat, options)))
+  const samples = seats.flatMap((seat) =>
+    seat.kind === 'trained' ? toSamples(node, seat, groups[seat.index]!.advantages) : [],
+  )
+  return { ...node, groups, samples }
 }
 
 async function analyseGroup(credited: CreditedNode, seat: Seat, options: AnalyseOptions): Promise<AgentGroup> {

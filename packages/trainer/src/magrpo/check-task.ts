@@ -1,14 +1,41 @@
 import { ConfigError, DatasetError } from '../errors.js'
+import { nearest } from '../strict-config.js'
 import type { ResolvedConfig } from './config.js'
 import { isPrompt } from './prompts.js'
 import { checkAdapter } from './roles.js'
 import type { MAGRPOTrainerOptions } from './trainer.js'
 import type { PromptRow } from './types.js'
 
+/** Every option of the trainer; a record, so that the compiler keeps it whole. */
+const KNOWN: Record<keyof MAGRPOTrainerOptions<PromptRow>, true> = {
+  agents: true,
+  tokenizer: true,
+  trainDataset: true,
+  evalDataset: true,
+  config: true,
+  run: true,
+  trackers: true,
+  references: true,
+  onNotice: true,
+  rewardFunc: true,
+  rewardProcessor: true,
+  externalTransition: true,
+  centralized: true,
+  formatters: true,
+}
+const OPTIONS = Object.keys(KNOWN)
+
 /** Refuses at construction what could only fail later. */
 export function checkTask<Row extends PromptRow>(options: MAGRPOTrainerOptions<Row>, config: ResolvedConfig): void {
   const { rewardFunc, externalTransition, formatters, trainDataset, evalDataset, agents, references, centralized } =
     options
+  for (const key of Object.keys(options)) {
+    if (OPTIONS.includes(key)) continue
+    const suggestion = nearest(key, OPTIONS)
+    throw new ConfigError(`the trainer has no option "${key}"${suggestion ? `: did you mean "${suggestion}"?` : ''}`, {
+      key,
+    })
+  }
   if (typeof rewardFunc !== 'function') throw new ConfigError('rewardFunc: expected a function, got none')
   if (config.numTurns > 1 && typeof externalTransition !== 'function') {
     throw new ConfigError(

@@ -51,7 +51,7 @@ export function countTurns(turns: Turns, nodes: readonly AnalysedNode[], config:
 }
 
 /** Notices about a threshold that ends everything or nothing. `endOfEpoch` includes the end of the run. */
-export function turnNotices(turns: Turns, config: ResolvedConfig, endOfEpoch: boolean): Notice[] {
+function turnNotices(turns: Turns, config: ResolvedConfig, endOfEpoch: boolean): Notice[] {
   if (config.numTurns === 1 || !(endOfEpoch || turns.updates >= PATIENCE)) return []
   const termination = config.earlyTermination
   if (turns.secondTurnNodes === 0) {

@@ -2,7 +2,7 @@ import { InvalidInputError, NonFiniteError, type SampledSequence, type SamplingC
 import { textOf } from '@selfplay/renderers'
 import { runLimited, settleAll, withDeadline } from '../deadline.js'
 import { deriveSeed } from '../random.js'
-import type { Policy, Samplers, Seat } from './agents.js'
+import type { Samplers, Seat } from './agents.js'
 import { describeValue } from './prompts.js'
 import type { Completion, JointNode } from './types.js'
 
@@ -136,7 +136,3 @@ const scriptedCompletion = (text: string): Completion => ({
   stopReason: 'scripted',
   policyVersion: 0,
 })
-
-/** Sampling settings that a policy's seats filter with: true when any of them does. */
-export const filters = (policy: Policy, seats: readonly Seat[]): boolean =>
-  policy.seats.some((index) => seats[index]!.settings.topK !== null || seats[index]!.settings.topP < 1)

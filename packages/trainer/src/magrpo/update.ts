@@ -184,7 +184,7 @@ async function trainPolicies<Row>(
 }
 
 /** The learning rate of the update after `step` finished ones. */
-export function learningRateAt<Row>(
+function learningRateAt<Row>(
   seatRate: number,
   step: number,
   { config, totalSteps }: Pick<UpdateContext<Row>, 'config' | 'totalSteps'>,

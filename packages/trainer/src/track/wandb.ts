@@ -17,7 +17,7 @@ export interface WandbOptions {
   readonly flushSeconds?: number
   /** Pause in seconds after a delivery that failed, doubled each time up to a minute. Default 1. */
   readonly retrySeconds?: number
-  /** Most seconds that the end of a run waits for the last delivery. Default 15. */
+  /** Most seconds that the end of a run waits for the last delivery; an aborted one waits 2 at most. Default 15. */
   readonly finishSeconds?: number
   /** Rows kept while the service cannot be reached; the oldest go first. Default 10,000. */
   readonly maxQueued?: number
@@ -45,6 +45,8 @@ class Refused extends Error {}
 
 const REQUEST_SECONDS = 10
 const MAX_BACKOFF_SECONDS = 60
+/** Somebody is waiting for the process to end. */
+const ABORTED_SECONDS = 2
 
 /**
  * A tracker for Weights & Biases over its HTTP protocol. The key comes from the environment variable `WANDB_API_KEY` and goes
@@ -119,7 +121,9 @@ class WandbTracker implements Tracker {
     if (this.off || !this.run) return
     clearTimeout(this.timer)
     this.closeRow()
-    const deadline = setTimeout(() => this.stopping.abort(), (this.options.finishSeconds ?? 15) * 1000)
+    const { finishSeconds = 15 } = this.options
+    const seconds = outcome === 'aborted' ? Math.min(finishSeconds, ABORTED_SECONDS) : finishSeconds
+    const deadline = setTimeout(() => this.stopping.abort(), seconds * 1000)
     try {
       while (!this.stopping.signal.aborted && !this.off) {
         await this.deliver()
