@@ -38,8 +38,8 @@ export async function getTokenizer(source: string, options: GetTokenizerOptions 
 
 async function readJson(folder: string, name: string, signal?: AbortSignal): Promise<unknown> {
   const { readFile } = await import('node:fs/promises')
-  const { join } = await import('node:path')
-  const path = join(folder, name)
+  const paths = await import('node:path')
+  const path = paths.join(folder, name)
   let text: string
   try {
     text = await readFile(path, { encoding: 'utf8', ...(signal ? { signal } : {}) })
@@ -58,20 +58,20 @@ async function readJson(folder: string, name: string, signal?: AbortSignal): Pro
 /** The snapshot folder of a hub name in the local Hugging Face cache. */
 async function cachedFolder(name: string): Promise<string> {
   const { readFile, readdir } = await import('node:fs/promises')
-  const { join } = await import('node:path')
+  const paths = await import('node:path')
   const { homedir } = await import('node:os')
   const { HF_HUB_CACHE, HF_HOME } = process.env
-  const cache = HF_HUB_CACHE ?? join(HF_HOME ?? join(homedir(), '.cache', 'huggingface'), 'hub')
+  const cache = HF_HUB_CACHE ?? paths.join(HF_HOME ?? paths.join(homedir(), '.cache', 'huggingface'), 'hub')
   const missing = () =>
     new TokenizerError(
       `"${name}" is neither a folder nor a model in the local cache ${cache}; give a folder, or pass {resolve} that downloads it`,
       { name, cache },
     )
   if (!/^[\w.-]+(\/[\w.-]+)?$/.test(name) || name.includes('..')) throw missing()
-  const model = join(cache, `models--${name.replace('/', '--')}`)
-  const main = await readFile(join(model, 'refs', 'main'), 'utf8').catch(() => undefined)
-  const revisions = await readdir(join(model, 'snapshots')).catch(() => [] as string[])
+  const model = paths.join(cache, `models--${name.replace('/', '--')}`)
+  const main = await readFile(paths.join(model, 'refs', 'main'), 'utf8').catch(() => undefined)
+  const revisions = await readdir(paths.join(model, 'snapshots')).catch(() => [] as string[])
   const revision = main && revisions.includes(main.trim()) ? main.trim() : revisions[0]
   if (revision === undefined) throw missing()
-  return join(model, 'snapshots', revision)
+  return paths.join(model, 'snapshots', revision)
 }

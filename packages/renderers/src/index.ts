@@ -1,4 +1,5 @@
 export { createTokenizer, type Tokenizer } from './tokenizer.js'
+export { byteTokenizer, type ByteTokenizerOptions } from './byte-tokenizer.js'
 export { getTokenizer, type GetTokenizerOptions } from './get-tokenizer.js'
 export {
   ChatFormatError,

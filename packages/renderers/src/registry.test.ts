@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { byteTokenizer } from './testing/byte-tokenizer.js'
+import { byteTokenizer } from './byte-tokenizer.js'
 import { ChatFormatError, RendererError, UnknownRendererError } from './errors.js'
 import { defineChatFormat } from './format.js'
 import { markup } from './markup.js'
@@ -37,21 +37,10 @@ describe('the registry', () => {
   })
 
   it('holds the names of the built-in formats', () => {
-    expect(rendererNames()).toEqual(
-      expect.arrayContaining([
-        ...[
-          'role_colon',
-          'chatml',
-          'qwen3',
-          'qwen3_disable_thinking',
-          'qwen3_instruct',
-          'llama3',
-          'llama3_1',
-          'deepseekv3',
-        ],
-        ...['deepseekv3_thinking', 'kimi_k2', 'gpt_oss_low', 'gpt_oss_medium', 'gpt_oss_high', 'gemma3'],
-      ]),
-    )
+    const names =
+      'role_colon chatml qwen3 qwen3_disable_thinking qwen3_instruct llama3 llama3_1 deepseekv3 deepseekv3_thinking ' +
+      'kimi_k2 gpt_oss_low gpt_oss_medium gpt_oss_high gemma3'
+    expect(rendererNames().join(' ')).toBe(names)
   })
 
   it('answers an unknown name with the nearest, a wrong vocabulary with the missing marker', () => {
@@ -114,6 +103,6 @@ describe('recommendedRenderer', () => {
     ['mistralai/Mistral-7B-v0.1', undefined],
   ])('%s -> %s', (model, renderer) => {
     expect(recommendedRenderer(model)).toBe(renderer)
-    if (renderer) expect(isRendererRegistered(renderer)).toBe(true)
+    expect(renderer === undefined || isRendererRegistered(renderer)).toBe(true)
   })
 })

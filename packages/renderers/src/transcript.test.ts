@@ -26,7 +26,7 @@ describe('a transcript', () => {
     const said = name.startsWith('gpt_oss') ? '' : 'b'
     const { transcript, before, messages } = begun(name, [system('S'), user('a')], (renderer) => answer(renderer, said))
     const prompt = transcript.prompt([...messages, user('c')])
-    expect([...prompt.slice(0, before.length)]).toEqual(before)
+    expect(Array.from(prompt.slice(0, before.length))).toEqual(before)
     expect(transcript.breaks).toEqual([])
   })
 
@@ -48,7 +48,7 @@ describe('a transcript', () => {
       tokenizer.encode('cut'),
     )
     const prompt = transcript.prompt([...messages, user('c')])
-    expect([...prompt.slice(0, before.length)]).toEqual(before)
+    expect(Array.from(prompt.slice(0, before.length))).toEqual(before)
     expect(renderer.tokenizer.decode(prompt.slice(before.length))).toBe(
       '<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n',
     )
@@ -71,7 +71,7 @@ describe('a transcript', () => {
     const renderer = byName('chatml')
     const transcript = createTranscript(renderer, { history: 'template' })
     transcript.prompt([user('a')])
-    const bytes = [...'12'].flatMap((digit) => renderer.tokenizer.encode(digit))
+    const bytes = ['1', '2'].flatMap((digit) => renderer.tokenizer.encode(digit))
     const { message } = transcript.sampled([...bytes, renderer.stop[0] as number])
     transcript.prompt([user('a'), message, user('c')])
     expect(transcript.breaks).toEqual([{ turn: 1, reason: 'retokenised' }])

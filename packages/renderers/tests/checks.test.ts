@@ -38,7 +38,7 @@ describe('check 1: text is never encoded again on the way to training', () => {
       const before = prompt
       messages.push(transcript.sampled(odd).message, user(`Again, ${turn}.`))
       prompt = transcript.prompt(messages)
-      expect([...prompt.slice(0, before.length + odd.length)]).toEqual([...before, ...odd])
+      expect(Array.from(prompt.slice(0, before.length + odd.length))).toEqual([...before, ...odd])
     }
     expect(transcript.breaks).toEqual([])
     expect(messages.filter(({ role }) => role === 'assistant').map(({ content }) => content)).toEqual([
@@ -88,7 +88,7 @@ describe('check 2: thoughts in history', () => {
     expect(examples).toHaveLength(3)
     examples.forEach(({ tokens, weights }, turn) => {
       const trainedFrom = weights.indexOf(1)
-      expect([...tokens.slice(0, trainedFrom)]).toEqual([...prompts[turn]!])
+      expect(Array.from(tokens.slice(0, trainedFrom))).toEqual(Array.from(prompts[turn]!))
     })
   })
 })
@@ -105,29 +105,26 @@ it('check 3: the second prompt holds the separator of turns, as the published te
 })
 
 describe('check 4: a thought block that the prompt has opened', () => {
-  it.each(['deepseekv3_thinking', 'qwen3_disable_thinking'])('is opened once, %s', (name) => {
-    const renderer = byName(name)
+  it('is read as one block though the model opens it again', () => {
+    const renderer = byName('deepseekv3_thinking')
     const { tokenizer } = renderer
     const prompt = renderer.generationPrompt([user('x')])
-    const id = (token: string) => tokenizer.tokenId(token)!
-    if (name === 'deepseekv3_thinking') {
-      const again = [
-        id('<think>'),
-        ...tokenizer.encode('\nhm\n'),
-        id('</think>'),
-        ...tokenizer.encode('\n\nyes'),
-        stopIdOf(renderer) as number,
-      ]
-      const { message, isClean } = renderer.parse(again, { prompt })
-      expect(isClean).toBe(true)
-      expect(message.content).toEqual([thinking('hm'), text('yes')])
-      const target = renderer.supervisedExample([user('x'), message]).tokens.slice(prompt.length)
-      expect(renderer.parse(target, { prompt }).message).toEqual(message)
-    } else {
-      const { message } = renderer.parse([...tokenizer.encode('yes'), stopIdOf(renderer) as number], { prompt })
-      expect(message.content).toBe('yes')
-      expect(tokenizer.decode(renderer.supervisedExample([user('x'), message]).tokens).split('<think>')).toHaveLength(2)
-    }
+    const [open, close] = ['<think>', '</think>'].map((token) => tokenizer.tokenId(token)!) as [number, number]
+    const stop = stopIdOf(renderer) as number
+    const again = [open, ...tokenizer.encode('\nhm\n'), close, ...tokenizer.encode('\n\nyes'), stop]
+    const { message, isClean } = renderer.parse(again, { prompt })
+    expect(isClean).toBe(true)
+    expect(message.content).toEqual([thinking('hm'), text('yes')])
+    const target = renderer.supervisedExample([user('x'), message]).tokens.slice(prompt.length)
+    expect(renderer.parse(target, { prompt }).message).toEqual(message)
+  })
+  it('is written once where the prompt closes it', () => {
+    const renderer = byName('qwen3_disable_thinking')
+    const { tokenizer } = renderer
+    const prompt = renderer.generationPrompt([user('x')])
+    const { message } = renderer.parse([...tokenizer.encode('yes'), stopIdOf(renderer) as number], { prompt })
+    expect(message.content).toBe('yes')
+    expect(tokenizer.decode(renderer.supervisedExample([user('x'), message]).tokens).split('<think>')).toHaveLength(2)
   })
 })
 

@@ -7,7 +7,7 @@ import { gptOssHigh, gptOssLow, gptOssMedium } from '../src/formats/gpt-oss.js'
 import { kimiK2 } from '../src/formats/kimi.js'
 import { llama3, llama31 } from '../src/formats/llama3.js'
 import { roleColon } from '../src/formats/role-colon.js'
-import { byteTokenizer } from '../src/testing/byte-tokenizer.js'
+import { byteTokenizer } from '../src/byte-tokenizer.js'
 import { fixtureOptions } from './fixture.js'
 
 /** Every built-in format. */

@@ -60,12 +60,13 @@ function attempt(check: () => void): boolean {
   }
 }
 
+/** Tries a check on random answers; returns the share of them that the format could write. */
 function overAnswers(
   renderer: Renderer,
   markers: readonly string[],
   numRuns: number,
   check: (messages: Message[]) => void,
-) {
+): number {
   let ran = 0
   fc.assert(
     fc.property(textWith(markers), answerWith(markers), (asked, answer) => {
@@ -73,7 +74,7 @@ function overAnswers(
     }),
     { numRuns, seed: SEED },
   )
-  expect(ran).toBeGreaterThan(numRuns / 20)
+  return ran / numRuns
 }
 
 describe.each(allFormats.map((format) => [format.name, format] as const))('%s', (_name, format) => {
@@ -81,14 +82,16 @@ describe.each(allFormats.map((format) => [format.name, format] as const))('%s', 
   const markers = [...format.markers, ...(format.softMarkers ?? [])]
 
   it('reads back what it writes, up to normalisation', () => {
-    overAnswers(renderer, markers, 120, (messages) => checkRoundTrip(renderer, messages))
+    expect(overAnswers(renderer, markers, 120, (messages) => checkRoundTrip(renderer, messages))).toBeGreaterThan(0.05)
   })
 
   it('reads a stream as it reads the whole, cut at every place', () => {
-    overAnswers(renderer, markers, 25, (messages) => {
-      const { prompt, target } = checkExample(renderer, messages)
-      checkStreaming(renderer, [...target].slice(0, 60), prompt)
-    })
+    expect(
+      overAnswers(renderer, markers, 25, (messages) => {
+        const { prompt, target } = checkExample(renderer, messages)
+        checkStreaming(renderer, [...target].slice(0, 60), prompt)
+      }),
+    ).toBeGreaterThan(0.05)
   })
 
   it('never throws on tokens, whatever they are, and streams them the same', () => {
@@ -98,33 +101,39 @@ describe.each(allFormats.map((format) => [format.name, format] as const))('%s', 
       fc.integer({ min: 0, max: firstControl - 1 }),
       fc.integer({ min: firstControl, max: vocabSize - 1 }),
     )
-    fc.assert(
-      fc.property(fc.array(id, { maxLength: 14 }), (ids) => checkStreaming(renderer, ids)),
-      { numRuns: 100, seed: SEED },
-    )
+    const tried = () =>
+      fc.assert(
+        fc.property(fc.array(id, { maxLength: 14 }), (ids) => checkStreaming(renderer, ids)),
+        { numRuns: 100, seed: SEED },
+      )
+    expect(tried).not.toThrow()
   })
 
   it('makes no control token of any text in any field', () => {
-    fc.assert(
-      fc.property(fc.array(textWith(markers), { minLength: 6, maxLength: 6 }), ([a, b, c, d, e, f]) => {
-        const word = `n${d!}`.replaceAll(/\s/gu, '_')
-        const called = [user(b!), assistant([text(c!), toolCall(word, { value: e! })])]
-        attempt(() => checkInjection(renderer, [system(a!), user(b!), assistant(c!), user(d!)]))
-        attempt(() => checkInjection(renderer, [...called, toolResult(f!, { name: word, toolCallId: e! })]))
-        attempt(() =>
-          checkInjection(
-            renderer,
-            [system(a!), user(b!)],
-            [{ name: word, description: c!, parameters: { title: f! } }],
-          ),
-        )
-      }),
-      { numRuns: 100, seed: SEED },
-    )
+    const tried = () =>
+      fc.assert(
+        fc.property(fc.array(textWith(markers), { minLength: 6, maxLength: 6 }), ([a, b, c, d, e, f]) => {
+          const word = `n${d!}`.replaceAll(/\s/gu, '_')
+          const called = [user(b!), assistant([text(c!), toolCall(word, { value: e! })])]
+          attempt(() => checkInjection(renderer, [system(a!), user(b!), assistant(c!), user(d!)]))
+          attempt(() => checkInjection(renderer, [...called, toolResult(f!, { name: word, toolCallId: e! })]))
+          attempt(() =>
+            checkInjection(
+              renderer,
+              [system(a!), user(b!)],
+              [{ name: word, description: c!, parameters: { title: f! } }],
+            ),
+          )
+        }),
+        { numRuns: 100, seed: SEED },
+      )
+    expect(tried).not.toThrow()
   })
 
   it('continues from the very ids that were sampled', () => {
-    overAnswers(renderer, [], 60, (messages) => checkBridge(renderer, messages, [user('Next.')]))
+    expect(
+      overAnswers(renderer, [], 60, (messages) => checkBridge(renderer, messages, [user('Next.')])),
+    ).toBeGreaterThan(0.05)
   })
 })
 
@@ -136,19 +145,25 @@ describe('qwen3 with its own vocabulary', () => {
   const composed = (messages: readonly Message[]) => JSON.parse(JSON.stringify(messages).normalize('NFC')) as Message[]
 
   it('reads back what it writes', () => {
-    overAnswers(renderer, markers, 60, (messages) => checkRoundTrip(renderer, composed(messages)))
+    expect(
+      overAnswers(renderer, markers, 60, (messages) => checkRoundTrip(renderer, composed(messages))),
+    ).toBeGreaterThan(0.05)
   })
   it('reads a stream as it reads the whole', () => {
-    overAnswers(renderer, markers, 10, (messages) => {
-      const { prompt, target } = checkExample(renderer, messages)
-      checkStreaming(renderer, [...target].slice(0, 60), prompt)
-    })
+    expect(
+      overAnswers(renderer, markers, 10, (messages) => {
+        const { prompt, target } = checkExample(renderer, messages)
+        checkStreaming(renderer, [...target].slice(0, 60), prompt)
+      }),
+    ).toBeGreaterThan(0.05)
   })
   it('makes no control token of any text', () => {
-    fc.assert(
-      fc.property(textWith(markers), textWith(markers), (a, b) => checkInjection(renderer, [system(a), user(b)])),
-      { numRuns: 60, seed: SEED },
-    )
+    const tried = () =>
+      fc.assert(
+        fc.property(textWith(markers), textWith(markers), (a, b) => checkInjection(renderer, [system(a), user(b)])),
+        { numRuns: 60, seed: SEED },
+      )
+    expect(tried).not.toThrow()
   })
 })
 

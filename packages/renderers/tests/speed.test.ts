@@ -57,6 +57,5 @@ it('renders and parses at 0.8 times the speed of tokenisation alone, or faster',
     )
     if (round >= 3 && alone / ours >= 0.8) break
   }
-  console.info(`rendering + parsing at ${(alone / ours).toFixed(2)} times the speed of tokenisation alone`)
   expect(alone / ours).toBeGreaterThanOrEqual(0.8)
 })

@@ -4,6 +4,8 @@ type Schema = Readonly<Record<string, unknown>>
 
 const isSchema = (value: unknown): value is Schema =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
+/** A value as a template prints it within text. */
+const words = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''))
 const strings = (value: unknown): string[] => (Array.isArray(value) ? value.map(String) : [])
 const PRIMITIVES: Readonly<Record<string, string>> = { number: 'number', integer: 'number', boolean: 'boolean' }
 
@@ -25,11 +27,11 @@ function declaration({ name, description, parameters }: ToolSpec): string {
 }
 
 function member(key: string, schema: Schema, required: readonly string[]): string {
-  const comment = schema['description'] ? `// ${String(schema['description'])}\n` : ''
+  const comment = schema['description'] ? `// ${words(schema['description'])}\n` : ''
   const typed = `${comment}${key}${required.includes(key) ? '' : '?'}: ${typeOf(schema)}`
   if (schema['default'] === undefined) return typed
-  if (schema['enum']) return `${typed}, // default: ${String(schema['default'])}`
-  if (schema['oneOf']) return `${typed}// default: ${String(schema['default'])}`
+  if (schema['enum']) return `${typed}, // default: ${words(schema['default'])}`
+  if (schema['oneOf']) return `${typed}// default: ${words(schema['default'])}`
   return `${typed}, // default: ${JSON.stringify(schema['default'])}`
 }
 
@@ -55,14 +57,14 @@ function arrayType({ items }: Schema): string {
   const primitive = PRIMITIVES[itemType]
   if (primitive !== undefined) return `${primitive}[]`
   const inner = typeOf(items)
-  return inner === 'object | object' || [...inner].length > 50 ? 'any[]' : `${inner}[]`
+  return inner === 'object | object' || Array.from(inner).length > 50 ? 'any[]' : `${inner}[]`
 }
 
 function unionType(variants: readonly Schema[]): string {
   if (variants.length > 1 && variants.some((variant) => variant['type'] === 'object')) return 'any'
   return variants
     .map((variant) => {
-      const comment = variant['description'] ? `// ${String(variant['description'])}` : ''
+      const comment = variant['description'] ? `// ${words(variant['description'])}` : ''
       const fallback = variant['default'] === undefined ? '' : `// default: ${JSON.stringify(variant['default'])}`
       return typeOf(variant) + comment + fallback
     })

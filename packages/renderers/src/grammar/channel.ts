@@ -155,7 +155,11 @@ class ChannelParser implements BodyParser {
   #read(header: string): Header {
     const spaced = header.replaceAll(this.#symbols.channel, ' \0')
     const words = this.#vocabulary
-      .spell([...spaced].map((character) => (isSymbol(character) ? ' ' + character : character)).join(''))
+      .spell(
+        Array.from(spaced)
+          .map((character) => (isSymbol(character) ? ' ' + character : character))
+          .join(''),
+      )
       .split(/\s+/)
     const channel = words.find((word) => word.startsWith('\0'))?.slice(1)
     const recipient = words.find((word) => word.startsWith('to='))?.slice(3)

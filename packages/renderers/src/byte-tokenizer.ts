@@ -1,4 +1,4 @@
-import type { Tokenizer } from '../tokenizer.js'
+import type { Tokenizer } from './tokenizer.js'
 
 /** Longer tokens beside the bytes, so that boundaries fall inside tokens and texts have more than one split. */
 const LONGER = [
@@ -30,7 +30,7 @@ export interface ByteTokenizerOptions {
 }
 
 /**
- * A tokenizer for tests that needs no files: each byte is a token, some longer strings are too (the longest match
+ * A tokenizer for tests and toy models that needs no files: each byte is a token, some longer strings are too (the longest match
  * counts), and the given control tokens come after them. Any text can be encoded.
  */
 export function byteTokenizer({ control, eos, bos }: ByteTokenizerOptions): Tokenizer {
