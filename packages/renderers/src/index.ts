@@ -63,7 +63,6 @@ export { inlineBody, type Frame, type InlineGrammar, type ToolCallGrammar } from
 export { channelBody, type ChannelGrammar } from './grammar/channel.js'
 export { jsonPayload, templatePayload, type CallPayload } from './grammar/payload.js'
 export type { AssistantBody, BodyParser, PartSink, ThinkingPolicy } from './grammar/body.js'
-export { data } from './markup.js'
 export { pythonJson } from './grammar/json.js'
 export { stripPython } from './grammar/strip.js'
 export {
