@@ -28,7 +28,7 @@ export interface BatchLimits {
 /** A new micro-batch begins when the next sequence is shorter than this share of the current one's length ... */
 const MIN_FILL = 0.7
 /** ... and the current one already has this many tokens, so that padding saved outweighs another run. */
-const MIN_TOKENS = 1024
+const MIN_TOKENS = 512
 
 interface Sequence {
   readonly datum: number

@@ -24,6 +24,9 @@ export interface PassOptions extends CallOptions {
   readonly activationBytes: number
 }
 
+/** Most tokens of a micro-batch: beyond it, activations leave the processor's cache and passes over them slow down. */
+const CACHED_TOKENS = 1024
+
 /** Float32 numbers that forward and backward keep per token, about: what limits the size of a micro-batch. */
 function activationFloats(config: ModelConfig, length: number): number {
   const { hiddenSize, intermediateSize, numHeads, numKvHeads, headDim, numLayers } = config
@@ -46,7 +49,8 @@ export async function runPasses(
   options: PassOptions,
 ): Promise<PassResult> {
   const longest = data.reduce((length, { tokens }) => Math.max(length, tokens.length), 1)
-  const maxTokens = Math.max(1, Math.floor(options.activationBytes / 4 / activationFloats(core.config, longest)))
+  const affordable = Math.floor(options.activationBytes / 4 / activationFloats(core.config, longest))
+  const maxTokens = Math.max(1, Math.min(affordable, CACHED_TOKENS))
   const batches = microBatches(data, { maxTokens })
   const scales = normalisationScales(data, loss.normalise)
   const logprobs = data.map(({ tokens }) => new Float32Array(tokens.length))
