@@ -1,0 +1,32 @@
+import type { Message } from '@selfplay/renderers'
+import { ScriptExhaustedError } from '../errors.js'
+import { Random } from '../random.js'
+import { InvalidInputError } from '../errors.js'
+import type { MessagePolicy } from './policy.js'
+
+/**
+ * Says the replies of a list, one a turn, in every episode from the beginning.
+ *
+ * The policy throws ScriptExhaustedError when the episode goes on after the last one.
+ */
+export const scripted =
+  (replies: readonly (string | Message)[]): MessagePolicy =>
+  ({ turn }) => {
+    const reply = replies[turn]
+    if (reply === undefined)
+      throw new ScriptExhaustedError(
+        `the script has ${replies.length} replies and turn ${turn} asks for another; add one, or end the episode earlier`,
+        { turn, replies: replies.length },
+      )
+    return reply
+  }
+
+/** Makes one of the legal moves of a game, each as likely as the others. The match must be given a seed. */
+export const randomMoves =
+  (): MessagePolicy =>
+  ({ legalMoves, seed }) => {
+    if (!legalMoves || legalMoves.length === 0)
+      throw new InvalidInputError('randomMoves: this game does not list its legal moves')
+    if (seed === undefined) throw new InvalidInputError('randomMoves: expected the episode to be given a seed')
+    return new Random(seed).pick(legalMoves)
+  }

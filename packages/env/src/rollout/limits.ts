@@ -1,0 +1,49 @@
+import { z } from 'zod'
+import { parseOptions } from '../options.js'
+import type { Env } from '../types.js'
+
+const count = z.int().positive().nullable().default(null)
+const seconds = (value: number | null) => z.number().positive().nullable().default(value)
+
+const limitsSchema = z.strictObject({
+  maxTurns: count,
+  maxTrajectoryTokens: count,
+  maxEpisodeTokens: count,
+  maxTurnTokens: count,
+  rolloutTimeoutSeconds: seconds(null),
+  sampleTimeoutSeconds: seconds(3600),
+  envTimeoutSeconds: seconds(300),
+})
+
+/** What a rollout may use up. `null` is no limit. */
+export interface RolloutLimits {
+  /** Most turns. Ends the episode with `max_turns`. Default null. */
+  readonly maxTurns: number | null
+  /** Most tokens of prompt and sample together. Caps samples; ends the episode with `max_tokens`. Default null. */
+  readonly maxTrajectoryTokens: number | null
+  /** Most tokens sampled over the whole episode. Caps samples; ends the episode with `max_sampled_tokens`. Default null. */
+  readonly maxEpisodeTokens: number | null
+  /** Most tokens sampled in one turn. Default null. */
+  readonly maxTurnTokens: number | null
+  /** Wall-clock limit of the episode. What was reached is kept, with `rollout_timeout`. Default null. */
+  readonly rolloutTimeoutSeconds: number | null
+  /** Limit of one sample. Passing it is a failure with code `sample_timeout`. Default 3600. */
+  readonly sampleTimeoutSeconds: number | null
+  /** Limit of one call of the environment's code. Passing it is a failure with code `env_timeout`. Default 300. */
+  readonly envTimeoutSeconds: number | null
+}
+
+/** @throws InvalidInputError */
+export const parseLimits = (limits: Partial<RolloutLimits>, what: string): Partial<RolloutLimits> => {
+  const complete = parseOptions(limitsSchema, limits, what)
+  return Object.fromEntries(Object.entries(complete).filter(([name]) => Object.hasOwn(limits, name)))
+}
+
+const defaults: RolloutLimits = limitsSchema.parse({})
+
+/** The limits of one rollout: those given, else those that the environment asks for, else the defaults. */
+export const limitsFor = (env: Pick<Env, 'limits'>, given: Partial<RolloutLimits>): RolloutLimits => ({
+  ...defaults,
+  ...env.limits,
+  ...given,
+})
