@@ -5,6 +5,7 @@ import { data, markup, type Markup } from './markup.js'
 import { Layout } from './layout.js'
 import { contentOf, partsOf, text, thinking, type ContentPart, type Message } from './messages.js'
 import { nearest } from './nearest.js'
+import { onlyKeys } from './options.js'
 import { parseStream } from './parse.js'
 import type { ParseOptions, ParseStream, ParsedResponse, Renderer } from './renderer.js'
 import { supervisedExample, supervisedExamples } from './supervised.js'
@@ -22,13 +23,12 @@ export function createRenderer<O>(format: ChatFormat<O>, tokenizer: Tokenizer, o
   const { name, markers, softMarkers = [], eos = [], body } = complete
   const vocabulary = new FormatVocabulary(name, markers, softMarkers, eos, tokenizer)
   const layout = new Layout<O>(complete, vocabulary, checkOptions(complete, options))
-  const prefillOf = (prefill: string | Markup | undefined): Markup =>
-    typeof prefill === 'string' ? data(prefill) : (prefill ?? markup``)
   const usualPrefill = once(() => usualTurnPrefill(layout))
   const setup = { vocabulary, body, stop: complete.stop.map((entry) => vocabulary.symbolOfMarker(entry)) }
   const stop = [...complete.stop.map((entry) => vocabulary.idOf(entry) ?? entry), ...vocabulary.eosIds]
   const extendsHistory = once(() => doesExtendHistory(layout))
   const stream = (parseOptions: ParseOptions): ParseStream => {
+    onlyKeys('parse', parseOptions, ['prefill', 'prompt'])
     const own = promptPrefill(vocabulary, usualPrefill(), prefillOf(parseOptions.prefill), parseOptions.prompt)
     return parseStream(setup, vocabulary.symbols(own) + vocabulary.symbols(prefillOf(parseOptions.prefill)))
   }
@@ -43,7 +43,9 @@ export function createRenderer<O>(format: ChatFormat<O>, tokenizer: Tokenizer, o
     get extendsHistory() {
       return extendsHistory()
     },
-    generationPrompt(messages, { tools = [], prefill } = {}) {
+    generationPrompt(messages, given = {}) {
+      onlyKeys('generationPrompt', given, ['tools', 'prefill'])
+      const { tools = [], prefill } = given
       const spans = layout.spans(layout.conversation(messages, tools, true), true)
       return Int32Array.from(vocabulary.encode([...spans, ...prefillSpan(prefill)]).ids)
     },
@@ -58,6 +60,7 @@ export function createRenderer<O>(format: ChatFormat<O>, tokenizer: Tokenizer, o
     parseStream: (parseOptions = {}) => stream(parseOptions),
     normalise: (message) => normalise(layout, message),
     bridge(transcript, newMessages, bridgeOptions = {}) {
+      onlyKeys('bridge', bridgeOptions, ['tools', 'prefill', 'history'])
       const before = Array.from(transcript)
       const after = bridgeIds(layout, before, newMessages, bridgeOptions)
       const prefill = vocabulary.encode(prefillSpan(bridgeOptions.prefill)).ids
@@ -65,6 +68,10 @@ export function createRenderer<O>(format: ChatFormat<O>, tokenizer: Tokenizer, o
     },
   }
 }
+
+/** A caller's prefill as markup: a string is plain text. */
+const prefillOf = (prefill: string | Markup | undefined): Markup =>
+  typeof prefill === 'string' ? data(prefill) : (prefill ?? markup``)
 
 function once<T>(make: () => T): () => T {
   let made: { value: T } | undefined

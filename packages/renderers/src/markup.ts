@@ -2,7 +2,7 @@
  * A piece of a rendered conversation, as a format describes it.
  *
  * `literal` is written by the format's author: the spellings of its markers in there mean the markers. `data` is what
- * a message says: it is encoded as plain text whatever it spells. `mark` is a place of interest that renders to nothing.
+ * a message says: it is encoded as plain text whatever it spells.
  */
 export type Piece = { readonly literal: string } | { readonly data: string }
 

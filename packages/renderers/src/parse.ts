@@ -1,6 +1,6 @@
 import type { AssistantBody, BodyParser } from './grammar/body.js'
 import { PartSink } from './grammar/body.js'
-import { Anchors } from './grammar/inline-parser.js'
+import { Anchors } from './grammar/anchors.js'
 import { contentOf } from './messages.js'
 import type { ParseEvent, ParseFailure, ParseStream, ParsedResponse, Termination } from './renderer.js'
 import type { Tokenizer } from './tokenizer.js'

@@ -3,6 +3,7 @@ import type { LaidOutSpan, Layout } from './layout.js'
 import type { Message } from './messages.js'
 import { TRAIN_ON_WHAT, type SupervisedExample, type SupervisedOptions, type TrainOnWhat } from './renderer.js'
 import { nearest } from './nearest.js'
+import { onlyKeys } from './options.js'
 
 /** The messages that a mode trains. @throws InvalidMessagesError when the mode does not fit the conversation */
 export function trainedMessages(messages: readonly Message[], mode: TrainOnWhat): Set<number> {
@@ -54,6 +55,7 @@ export function supervisedExample<O>(
   messages: readonly Message[],
   options: SupervisedOptions = {},
 ): SupervisedExample {
+  onlyKeys('supervisedExample', options, ['tools', 'trainOn'])
   const mode = options.trainOn ?? 'last_assistant_message'
   checkMode(mode)
   const conversation = layout.conversation(messages, options.tools ?? [], false)
@@ -79,6 +81,7 @@ export function supervisedExamples<O>(
   messages: readonly Message[],
   options: SupervisedOptions = {},
 ): SupervisedExample[] {
+  onlyKeys('supervisedExamples', options, ['tools', 'trainOn'])
   const mode = options.trainOn ?? 'last_assistant_turn'
   checkMode(mode)
   if (!['last_assistant_message', 'last_assistant_turn', 'all_assistant_messages'].includes(mode))

@@ -93,6 +93,19 @@ describe('a transcript', () => {
     expect(prefilled.sampled(answer(byName('chatml'), ', b')).message).toEqual(assistant('Sure, b'))
   })
 
+  it('refuses options that it does not know', () => {
+    const renderer = byName('chatml')
+    const unknown = (options: object) => [
+      () => createTranscript(renderer, { ...options }),
+      () => renderer.generationPrompt([user('a')], { ...options }),
+      () => renderer.supervisedExample([user('a'), assistant('b')], { ...options }),
+      () => renderer.supervisedExamples([user('a'), assistant('b')], { ...options }),
+      () => renderer.bridge([1], [user('a')], { ...options }),
+    ]
+    for (const call of unknown({ tool: [] })) expect(call).toThrow('did you mean "tools"')
+    expect(() => renderer.parse([1], { ...({ prefil: 'x' } as object) })).toThrow('did you mean "prefill"')
+  })
+
   it('wants prompts and samples in turn', () => {
     const transcript = createTranscript(byName('chatml'))
     expect(() => transcript.sampled([1])).toThrow(InvalidMessagesError)

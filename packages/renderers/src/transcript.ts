@@ -1,5 +1,6 @@
 import { InvalidMessagesError } from './errors.js'
 import { sameMessage, thinkingOf, type Message } from './messages.js'
+import { onlyKeys } from './options.js'
 import type { ParsedResponse, PromptOptions, Renderer } from './renderer.js'
 import { isPrefix } from './supervised.js'
 
@@ -48,7 +49,9 @@ interface Turn {
 
 /** Starts a transcript. @throws InvalidMessagesError when prompts and samples do not alternate */
 export function createTranscript(renderer: Renderer, options: TranscriptOptions = {}): Transcript {
+  onlyKeys('createTranscript', options, ['history', 'tools', 'prefill'])
   const { history = 'sampled', ...rest } = options
+  const prefill = options.prefill === undefined ? {} : { prefill: options.prefill }
   if (history !== 'sampled' && history !== 'template')
     throw new InvalidMessagesError(`history: expected 'sampled' or 'template', got ${JSON.stringify(history)}`)
   const breaks: HistoryBreak[] = []
@@ -65,7 +68,7 @@ export function createTranscript(renderer: Renderer, options: TranscriptOptions 
     },
     sampled(ids) {
       if (!last || last.sampled) throw new InvalidMessagesError('transcript: expected prompt() before each sampled()')
-      const parsed = renderer.parse(ids, { ...rest, prompt: last.prompt })
+      const parsed = renderer.parse(ids, { ...prefill, prompt: last.prompt })
       last.sampled = { ids: Int32Array.from(ids), message: parsed.message }
       return parsed
     },

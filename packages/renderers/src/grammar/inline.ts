@@ -3,15 +3,10 @@ import { contentOf, partsOf, type ContentPart, type ToolCallPart } from '../mess
 import { concat, data, type Markup } from '../markup.js'
 import type { FormatVocabulary } from '../vocabulary.js'
 import type { AssistantBody, BodyParser, PartSink, ThinkingPolicy } from './body.js'
+import { frameBreaks, type Frame } from './frame.js'
 import { InlineParser } from './inline-parser.js'
 import type { CallPayload } from './payload.js'
 import { stripPython } from './strip.js'
-
-/** What stands around a block. Line breaks just inside or behind a framing mark belong to the frame, however many. */
-export interface Frame {
-  readonly open: Markup
-  readonly close: Markup
-}
 
 export interface ToolCallGrammar extends Frame {
   readonly payload: CallPayload
@@ -47,20 +42,6 @@ export function inlineBody(grammar: InlineGrammar = {}): AssistantBody {
     render: (parts, policy) => renderInline(grammar, parts, policy),
     normalise: (parts, policy) => normaliseInline(grammar, parts, policy),
     parser: (vocabulary: FormatVocabulary, sink: PartSink): BodyParser => new InlineParser(grammar, vocabulary, sink),
-  }
-}
-
-const pieceText = (markup: Markup, at: 0 | -1): string => {
-  const piece = markup.pieces.at(at)
-  return piece && 'literal' in piece ? piece.literal : ''
-}
-
-/** Which edges of a frame are line breaks: just inside the open mark, just inside the close mark, and behind it. */
-export function frameBreaks(frame: Frame) {
-  return {
-    inside: pieceText(frame.open, -1).endsWith('\n'),
-    before: pieceText(frame.close, 0).startsWith('\n'),
-    behind: pieceText(frame.close, -1).endsWith('\n'),
   }
 }
 
