@@ -1,0 +1,74 @@
+/**
+ * The base of every typed error of this package.
+ *
+ * `message` says what was expected, what came and what to do; `code` is stable and meant for `switch`.
+ */
+export class RewardsError extends Error {
+  /** A stable identifier such as `"reward_value"`. */
+  readonly code: string
+  /** Structured facts: whatever identifies the place (member, part, option, ...). */
+  readonly details: Readonly<Record<string, unknown>>
+
+  constructor(code: string, message: string, details: Record<string, unknown> = {}, options?: ErrorOptions) {
+    super(message, options)
+    this.name = new.target.name
+    this.code = code
+    this.details = details
+  }
+}
+
+/** An option or an argument that cannot be used as it came. */
+export class RewardOptionsError extends RewardsError {
+  constructor(message: string, details?: Record<string, unknown>) {
+    super('reward_options', message, details)
+  }
+}
+
+/** Code that gives rewards returned something that is none: NaN, infinity, the wrong type, or too few or too many of them. */
+export class RewardValueError extends RewardsError {
+  constructor(message: string, details?: Record<string, unknown>) {
+    super('reward_value', message, details)
+  }
+}
+
+/** So many calls in a row failed that it is no accident. `cause` is the first of these failures, as it was thrown. */
+export class RewardFailuresError extends RewardsError {
+  constructor(message: string, details: Record<string, unknown>, options: ErrorOptions) {
+    super('reward_failures', message, details, options)
+  }
+}
+
+/** The expected answer that a verifier was given is itself unusable: the task is wrong, not the answer. */
+export class ExpectedAnswerError extends RewardsError {
+  constructor(message: string, details?: Record<string, unknown>) {
+    super('expected_answer', message, details)
+  }
+}
+
+/** A pattern uses what cannot be matched in linear time (back references, look-around), or is none. */
+export class UnsupportedPatternError extends RewardsError {
+  constructor(message: string, details?: Record<string, unknown>) {
+    super('unsupported_pattern', message, details)
+  }
+}
+
+/** Code can only be run where the optional package `quickjs-emscripten` is installed. */
+export class SandboxMissingError extends RewardsError {
+  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
+    super('sandbox_missing', message, details, options)
+  }
+}
+
+/** The sandbox itself failed or was closed; this says nothing about the code that it was given. */
+export class SandboxError extends RewardsError {
+  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
+    super('sandbox', message, details, options)
+  }
+}
+
+/** A judge cannot judge: its labels cannot be told apart, or its log-probs are no log-probs. */
+export class JudgeError extends RewardsError {
+  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
+    super('judge', message, details, options)
+  }
+}
