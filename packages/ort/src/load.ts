@@ -5,7 +5,7 @@ import { readModelConfig, type ModelConfig } from './models/config.js'
 import { checkWeights, modelWeights } from './models/weights.js'
 import { createRuntime } from './runtime/index.js'
 import type { Runtime } from './runtime/types.js'
-import { OrtTrainingClient } from './train/client.js'
+import { OrtTrainingClient, type ClientOptions } from './train/client.js'
 import { checkLora, initialLora, loraWeights, type LoraOptions } from './train/lora.js'
 import { ModelCore } from './train/model-core.js'
 import type { Parameter } from './train/parameters.js'
@@ -105,11 +105,16 @@ export async function loadAgents<T extends TokenDecoder>(
   return agents
 }
 
-interface StartAdapter {
+/** @internal An adapter to start from. */
+export interface StartAdapter {
   read(name: string, options: { readonly into: Float32Array }): Promise<Float32Array>
 }
 
-async function openCore(source: string, options: LoadOptions): Promise<{ core: ModelCore; adapter?: StartAdapter }> {
+/** @internal A model with its runtime and compiled graphs, ready for clients. */
+export async function openCore(
+  source: string,
+  options: LoadOptions,
+): Promise<{ core: ModelCore; adapter?: StartAdapter }> {
   const { signal, revision } = options
   const path = await resolveModel(source, { ...(signal && { signal }), ...(revision !== undefined && { revision }) })
   const folder = await openModelFolder(path, signal ? { signal } : {})
@@ -166,12 +171,26 @@ async function newClient<T extends TokenDecoder>(
   options: LoadOptions<T>,
   adapter: StartAdapter | undefined,
 ): Promise<Agent<T>> {
-  const { seed = 0, signal, tokenizer } = options
-  const parameters =
-    core.training === 'full'
-      ? await readParameters(core, core.folder, signal)
-      : await adapterParameters(core, core.training, seed, adapter)
-  const client = new OrtTrainingClient(core, parameters, {
+  const parameters = await startParameters(core, options, adapter)
+  const client = new OrtTrainingClient(core, parameters, clientOptions(source, options))
+  return Object.assign(client, { tokenizer: options.tokenizer })
+}
+
+/** @internal What a client trains, as it is at the start. */
+export function startParameters(
+  core: ModelCore,
+  { seed = 0, signal }: LoadOptions,
+  adapter: StartAdapter | undefined,
+): Promise<Parameter[]> {
+  return core.training === 'full'
+    ? readParameters(core, core.folder, signal)
+    : adapterParameters(core, core.training, seed, adapter)
+}
+
+/** @internal */
+export function clientOptions(source: string, options: LoadOptions): ClientOptions {
+  const { seed = 0, tokenizer } = options
+  return {
     source,
     activationBytes: options.activationBytes ?? DEFAULT_ACTIVATION_BYTES,
     sampler: {
@@ -179,8 +198,7 @@ async function newClient<T extends TokenDecoder>(
       seed,
       ...(tokenizer && { decode: (ids: readonly number[]) => tokenizer.decode(ids) }),
     },
-  })
-  return Object.assign(client, { tokenizer })
+  }
 }
 
 async function readParameters(core: ModelCore, folder: ModelFolder, signal?: AbortSignal): Promise<Parameter[]> {

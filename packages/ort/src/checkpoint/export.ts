@@ -22,6 +22,32 @@ export type JsonSource = string | Readonly<Record<string, JsonValue>>
 /** A file of the tokenizer: a path to copy byte for byte, or a name with contents. */
 export type TokenizerFile = string | { readonly name: string; readonly contents: string | Uint8Array }
 
+/** A safetensors file of its own in an exported folder, always float32. */
+export interface TensorFile {
+  /** Name of the file. */
+  readonly name: string
+  readonly parameters: readonly ParameterSpec[]
+  readonly read: ReadParameter
+  /** Goes into its header. */
+  readonly metadata: Readonly<Record<string, string>>
+}
+
+async function writeTensorFiles(
+  staging: StagingFolder,
+  files: readonly TensorFile[],
+  options: WriteOptions,
+): Promise<void> {
+  for (const { name, parameters, read, metadata } of files) {
+    const tensors = parameters.map((spec): TensorSource<'F32'> => ({
+      ...spec,
+      dtype: 'F32',
+      read: () => read(spec.name),
+    }))
+    const write = { ...(options.signal && { signal: options.signal }), metadata }
+    await staging.write(name, (sink) => writeTensors(sink, tensors, write))
+  }
+}
+
 export interface ModelExport {
   /** config.json. Its `dtype` (and `torch_dtype`, where it has one) is set to what is written. */
   readonly config: JsonSource
@@ -30,6 +56,8 @@ export interface ModelExport {
   /** In the order of the file. Tied weights come once, under the name that the architecture keeps. */
   readonly parameters: readonly ParameterSpec[]
   readonly read: ReadParameter
+  /** What lies beside the model, e.g. a value head. Default none. */
+  readonly beside?: readonly TensorFile[]
 }
 
 export interface ExportModelOptions extends WriteOptions {
@@ -74,6 +102,7 @@ export async function exportModelFolder(
       }
       await writeTokenizer(staging, model.tokenizerFiles)
       await writeShards(staging, splitShards(tensors, maxShardBytes), options)
+      await writeTensorFiles(staging, model.beside ?? [], options)
     },
     options,
   )
@@ -141,6 +170,8 @@ export interface AdapterExport {
   /** A [rank, in] and B [out, rank] of a module, float32, row-major. */
   readonly read: (module: string, side: 'A' | 'B') => Float32Array | Promise<Float32Array>
   readonly tokenizerFiles?: readonly TokenizerFile[]
+  /** As of {@link ModelExport}. */
+  readonly beside?: readonly TensorFile[]
 }
 
 /**
@@ -182,6 +213,7 @@ export async function exportAdapterFolder(
       await writeTokenizer(staging, tokenizerFiles)
       const write = { ...(options.signal && { signal: options.signal }), metadata: { format: 'pt' } }
       await staging.write('adapter_model.safetensors', (sink) => writeTensors(sink, tensors, write))
+      await writeTensorFiles(staging, adapter.beside ?? [], options)
     },
     options,
   )

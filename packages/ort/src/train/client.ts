@@ -16,7 +16,7 @@ import {
   type SamplingClient,
   type TrainingClient,
 } from '@selfplay/engine'
-import { openTrainingState, saveTrainingState, type StatePart } from '../checkpoint/index.js'
+import { openTrainingState, saveTrainingState, type StatePart, type TensorFile } from '../checkpoint/index.js'
 import { modelWeights } from '../models/weights.js'
 import type { Tensor } from '../runtime/types.js'
 import { exportAdapter, exportWhole } from './export.js'
@@ -34,12 +34,18 @@ export interface ClientOptions {
   readonly sampler: SamplerOptions
 }
 
-/** Trains one policy on onnxruntime: all weights of a model, or an adapter on a shared frozen base. */
+/**
+ * Trains one policy on onnxruntime: all weights of a model, or an adapter on a shared frozen base. Subclasses may add heads:
+ * parameters that the policy's own passes do not touch, but that its optimiser and its states include.
+ */
 export class OrtTrainingClient implements TrainingClient {
   readonly info: ModelInfo
-  readonly #core: ModelCore
-  readonly #parameters: readonly Parameter[]
-  readonly #options: ClientOptions
+  protected readonly core: ModelCore
+  protected readonly options: ClientOptions
+  /** The policy's. */
+  protected readonly parameters: readonly Parameter[]
+  protected readonly heads: readonly Parameter[]
+  #headGradients: Companions | undefined
   #sampler: PolicySampler
   #gradients: Companions | undefined
   #moments: { readonly m: Companions; readonly v: Companions } | undefined
@@ -47,14 +53,25 @@ export class OrtTrainingClient implements TrainingClient {
   #disposed = false
   #last: Promise<unknown> = Promise.resolve()
 
-  /** @param parameters their weights now belong to the client. */
-  constructor(core: ModelCore, parameters: readonly Parameter[], options: ClientOptions) {
+  /** @param parameters their weights, and those of the heads, now belong to the client. */
+  constructor(
+    core: ModelCore,
+    parameters: readonly Parameter[],
+    options: ClientOptions,
+    heads: readonly Parameter[] = [],
+  ) {
     core.retain()
-    this.#core = core
-    this.#parameters = parameters
-    this.#options = options
+    this.core = core
+    this.parameters = parameters
+    this.options = options
+    this.heads = heads
     this.#sampler = this.#newSampler()
-    this.info = describe(core, parameters, options.source)
+    this.info = describe(core, parameters, heads, options.source)
+  }
+
+  /** All that one optimiser step changes. */
+  get #trained(): readonly Parameter[] {
+    return [...this.parameters, ...this.heads]
   }
 
   get step(): number {
@@ -62,7 +79,7 @@ export class OrtTrainingClient implements TrainingClient {
   }
 
   forward(data: readonly Datum[], loss: Loss, options: CallOptions = {}): Promise<ForwardResult> {
-    return this.#inTurn(options, async () => {
+    return this.inTurn(options, async () => {
       this.#check(data, loss)
       const graphLoss: GraphLoss = loss.name === 'custom' ? { name: 'cross_entropy' } : loss
       const pass = await this.#run(data, graphLoss, false, options)
@@ -73,11 +90,11 @@ export class OrtTrainingClient implements TrainingClient {
   }
 
   forwardBackward(data: readonly Datum[], loss: Loss, options: CallOptions = {}): Promise<ForwardResult> {
-    return this.#inTurn(options, async () => {
+    return this.inTurn(options, async () => {
       this.#check(data, loss)
       if (loss.name === 'custom') return this.#customBackward(data, loss.compute, options)
       const pass = await this.#run(data, loss, true, options)
-      await this.#accumulate(pass.gradients)
+      await this.accumulate(pass.gradients)
       return resultOf(pass)
     })
   }
@@ -97,12 +114,12 @@ export class OrtTrainingClient implements TrainingClient {
       temperature: datum.temperature ?? 1,
     }))
     const pass = await this.#run(weighted, { name: 'cross_entropy' }, true, options)
-    await this.#accumulate(pass.gradients)
+    await this.accumulate(pass.gradients)
     return { loss: custom.loss, logprobs: forward.logprobs, metrics: { ...forward.metrics, ...custom.metrics } }
   }
 
   optimStep(options: OptimStepOptions, call: CallOptions = {}): Promise<OptimStepResult> {
-    return this.#inTurn(call, async () => {
+    return this.inTurn(call, async () => {
       const parsed = optimStepSchema.safeParse(options)
       if (!parsed.success)
         throw new InvalidInputError(`optimStep: ${parsed.error.issues.map(describeIssue).join('; ')}`)
@@ -110,40 +127,39 @@ export class OrtTrainingClient implements TrainingClient {
       if (!gradients) return { gradNorm: 0, skipped: true }
       this.#moments ??= this.#newMoments()
       try {
-        const state = { gradients, ...this.#moments }
-        const gradNorm = await this.#core.math.step(this.#parameters, state, this.#step + 1, options)
+        const state = { gradients: new Map([...gradients, ...this.#ofHeads()]), ...this.#moments }
+        const gradNorm = await this.core.math.step(this.#trained, state, this.#step + 1, options)
         this.#step++
         return { gradNorm, skipped: false }
       } finally {
-        this.#gradients = undefined
-        this.#core.giveGradients(gradients)
+        this.#dropGradients()
       }
     })
   }
 
   sampler(): Promise<SamplingClient> {
-    return this.#inTurn({}, async () => this.#sampler.live())
+    return this.inTurn({}, async () => this.#sampler.live())
   }
 
   snapshot(options: CallOptions = {}): Promise<SamplingClient> {
-    return this.#inTurn(options, async () => this.#sampler.frozen(this.#step))
+    return this.inTurn(options, async () => this.#sampler.frozen(this.#step))
   }
 
   saveState(directory: string, options: CallOptions = {}): Promise<void> {
-    return this.#inTurn(options, async () => {
+    return this.inTurn(options, async () => {
       const read = async (part: StatePart, name: string): Promise<Float32Array> => {
-        const parameter = this.#parameters.find((one) => one.name === name)!
+        const parameter = this.#trained.find((one) => one.name === name)!
         const moments = part === 'adam_m' ? this.#moments?.m : this.#moments?.v
         const tensor = part === 'weight' ? parameter.weight : moments?.get(name)
         return tensor ? tensor.read() : new Float32Array(elements(parameter.shape))
       }
-      const state = { step: this.#step, identity: this.#identity(), parameters: this.#parameters, read }
+      const state = { step: this.#step, identity: this.#identity(), parameters: this.#trained, read }
       await saveTrainingState(directory, state, options)
     })
   }
 
   loadState(directory: string, options: CallOptions = {}): Promise<void> {
-    return this.#inTurn(options, async () => {
+    return this.inTurn(options, async () => {
       const state = await openTrainingState(directory, options)
       const [want, got] = [this.#identity(), state.identity].map((identity) => JSON.stringify(identity))
       if (want !== got) {
@@ -151,9 +167,9 @@ export class OrtTrainingClient implements TrainingClient {
           path: directory,
         })
       }
-      state.expect(this.#parameters)
+      state.expect(this.#trained)
       const loaded = this.#newMoments()
-      const weights = companions(this.#core.runtime, this.#parameters)
+      const weights = companions(this.core.runtime, this.#trained)
       try {
         for (const [part, tensors] of [
           ['weight', weights],
@@ -167,7 +183,7 @@ export class OrtTrainingClient implements TrainingClient {
         for (const tensors of [weights, loaded.m, loaded.v]) disposeAll(tensors.values())
         throw error
       }
-      for (const { name, weight } of this.#parameters) await weight.write(await weights.get(name)!.read())
+      for (const { name, weight } of this.#trained) await weight.write(await weights.get(name)!.read())
       disposeAll(weights.values())
       await this.#adopt(loaded, state.step)
     })
@@ -184,28 +200,41 @@ export class OrtTrainingClient implements TrainingClient {
   }
 
   exportModel(directory: string, options: CallOptions & ExportOptions = {}): Promise<void> {
-    return this.#inTurn(options, async () => {
+    return this.inTurn(options, async () => {
       if (options.format === 'adapter') {
-        await exportAdapter(directory, this.#core, this.#parameters, this.#options.source, options)
+        await exportAdapter(directory, this.core, this.parameters, this.options.source, {
+          ...options,
+          beside: this.beside(),
+        })
       } else {
-        await exportWhole(directory, this.#core, this.#parameters, options)
+        await exportWhole(directory, this.core, this.parameters, { ...options, beside: this.beside() })
       }
     })
+  }
+
+  /** Waits for the calls that were made so far. */
+  protected async settled(): Promise<void> {
+    await this.#last.catch(() => undefined)
+  }
+
+  /** Files of tensors that an export gets besides the model's own. */
+  protected beside(): readonly TensorFile[] {
+    return []
   }
 
   async dispose(): Promise<void> {
     if (this.#disposed) return
     this.#disposed = true
-    await this.#last.catch(() => undefined)
+    await this.settled()
     await this.#sampler.dispose()
     this.#dropGradients()
     this.#disposeMoments()
-    disposeAll(this.#parameters.map(({ weight }) => weight))
-    await this.#core.release()
+    disposeAll(this.#trained.map(({ weight }) => weight))
+    await this.core.release()
   }
 
   /** Runs calls one after another, in call order. */
-  #inTurn<T>({ signal }: CallOptions, call: () => Promise<T>): Promise<T> {
+  protected inTurn<T>({ signal }: CallOptions, call: () => Promise<T>): Promise<T> {
     const turn = this.#last
       .catch(() => undefined)
       .then(() => {
@@ -218,42 +247,53 @@ export class OrtTrainingClient implements TrainingClient {
   }
 
   #check(data: readonly Datum[], loss: Loss): void {
-    const { vocabSize } = this.#core.config
-    checkDatums(data, { vocabSize, contextLength: this.#core.contextLength })
+    const { vocabSize } = this.core.config
+    checkDatums(data, { vocabSize, contextLength: this.core.contextLength })
     checkLossInputs(data, loss)
   }
 
   #run(data: readonly Datum[], loss: GraphLoss, gradients: boolean, { signal }: CallOptions): Promise<PassResult> {
-    const { activationBytes } = this.#options
-    return runPasses(this.#core, this.#parameters, data, loss, {
+    const { activationBytes } = this.options
+    return runPasses(this.core, this.parameters, data, loss, {
       gradients,
       activationBytes,
       ...(signal && { signal }),
     })
   }
 
-  async #accumulate(gradients: Companions | undefined): Promise<void> {
-    if (!gradients) return
-    if (!this.#gradients) {
-      this.#gradients = gradients
-      return
-    }
-    await this.#core.math.add(this.#gradients, gradients)
-    this.#core.giveGradients(gradients)
+  /**
+   * Adds gradients of the policy's parameters, in buffers of the core's, and of the heads, in their own. The client has them
+   * from here on.
+   */
+  protected async accumulate(gradients: Companions | undefined, ofHeads?: Companions): Promise<void> {
+    if (gradients && this.#gradients) {
+      await this.core.math.add(this.#gradients, gradients)
+      this.core.giveGradients(gradients)
+    } else if (gradients) this.#gradients = gradients
+    if (!ofHeads) return
+    await this.core.math.add(this.#ofHeads(), ofHeads)
+    disposeAll(ofHeads.values())
+  }
+
+  #ofHeads(): Companions {
+    this.#headGradients ??= companions(this.core.runtime, this.heads)
+    return this.#headGradients
   }
 
   #newMoments() {
-    const { runtime } = this.#core
-    return { m: companions(runtime, this.#parameters), v: companions(runtime, this.#parameters) }
+    const { runtime } = this.core
+    return { m: companions(runtime, this.#trained), v: companions(runtime, this.#trained) }
   }
 
   #newSampler(): PolicySampler {
-    return new PolicySampler(this.#core, this.#parameters, () => this.#step, this.#options.sampler)
+    return new PolicySampler(this.core, this.parameters, () => this.#step, this.options.sampler)
   }
 
   #dropGradients(): void {
-    if (this.#gradients) this.#core.giveGradients(this.#gradients)
+    if (this.#gradients) this.core.giveGradients(this.#gradients)
+    if (this.#headGradients) disposeAll(this.#headGradients.values())
     this.#gradients = undefined
+    this.#headGradients = undefined
   }
 
   #disposeMoments(): void {
@@ -262,8 +302,8 @@ export class OrtTrainingClient implements TrainingClient {
   }
 
   #identity() {
-    const { architecture, vocabSize, hiddenSize, numLayers } = this.#core.config
-    const { training } = this.#core
+    const { architecture, vocabSize, hiddenSize, numLayers } = this.core.config
+    const { training } = this.core
     const adapter = training === 'full' ? 'full' : `lora rank ${training.rank} alpha ${training.alpha}`
     return { architecture, vocabSize, hiddenSize, numLayers, training: adapter }
   }
@@ -273,17 +313,23 @@ function resultOf({ loss, logprobs, metrics }: PassResult): ForwardResult {
   return { loss, logprobs, metrics }
 }
 
-function describe(core: ModelCore, parameters: readonly Parameter[], source: string): ModelInfo {
+function describe(
+  core: ModelCore,
+  parameters: readonly Parameter[],
+  heads: readonly Parameter[],
+  source: string,
+): ModelInfo {
   const { config, training } = core
   const base = modelWeights(config).reduce((sum, { shape }) => sum + elements(shape), 0)
   const trained = parameterCount(parameters)
+  const ofHeads = parameterCount(heads)
   return {
     source,
     architecture: config.architecture,
     vocabSize: config.vocabSize,
     contextLength: core.contextLength,
     eosTokenIds: config.eosTokenIds,
-    parameters: { total: training === 'full' ? base : base + trained, trained },
+    parameters: { total: (training === 'full' ? base : base + trained) + ofHeads, trained: trained + ofHeads },
     training: training === 'full' ? 'full' : { loraRank: training.rank },
   }
 }

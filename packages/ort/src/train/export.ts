@@ -1,5 +1,5 @@
 import { InvalidInputError, type CallOptions, type ExportOptions } from '@selfplay/engine'
-import { exportAdapterFolder, exportModelFolder } from '../checkpoint/index.js'
+import { exportAdapterFolder, exportModelFolder, type TensorFile } from '../checkpoint/index.js'
 import { graph } from '../graph/index.js'
 import { linearLayers, modelWeights } from '../models/weights.js'
 import type { Session, Tensor } from '../runtime/types.js'
@@ -7,7 +7,8 @@ import { loraNames, type LoraOptions } from './lora.js'
 import type { ModelCore } from './model-core.js'
 import type { Parameter } from './parameters.js'
 
-type Options = CallOptions & Pick<ExportOptions, 'dtype'>
+/** `beside`: what goes into the folder besides the policy. */
+type Options = CallOptions & Pick<ExportOptions, 'dtype'> & { readonly beside?: readonly TensorFile[] }
 
 /** A model folder of the policy; adapters are added into the weights that they adapt. */
 export async function exportWhole(
@@ -20,7 +21,7 @@ export async function exportWhole(
   const trained = new Map(parameters.map(({ name, weight }) => [name, weight]))
   const merge = core.training === 'full' ? undefined : await Merge.create(core, core.training, trained)
   const read = async (name: string) => (await trained.get(name)?.read()) ?? merge!.read(name)
-  const { dtype, signal } = options
+  const { dtype, signal, beside = [] } = options
   try {
     await exportModelFolder(
       directory,
@@ -30,6 +31,7 @@ export async function exportWhole(
         tokenizerFiles: folder.tokenizerFiles,
         parameters: modelWeights(config),
         read,
+        beside,
       },
       { ...(dtype && { dtype }), ...(signal && { signal }) },
     )
@@ -44,7 +46,7 @@ export async function exportAdapter(
   core: ModelCore,
   parameters: readonly Parameter[],
   baseModel: string,
-  { signal }: CallOptions,
+  { signal, beside = [] }: Options,
 ): Promise<void> {
   const { training, config } = core
   if (training === 'full') {
@@ -64,6 +66,7 @@ export async function exportAdapter(
       modules: adapted,
       read: (module, side) => matrices.get(loraNames(module)[side === 'A' ? 'a' : 'b'])!.read(),
       tokenizerFiles: core.folder.tokenizerFiles,
+      beside,
     },
     signal ? { signal } : {},
   )

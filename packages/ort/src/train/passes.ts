@@ -36,6 +36,17 @@ function activationFloats(config: ModelConfig, length: number): number {
   )
 }
 
+/** @internal Most tokens of a micro-batch of a call. */
+export function maxBatchTokens(
+  config: ModelConfig,
+  data: readonly Pick<Datum, 'tokens'>[],
+  { activationBytes }: Pick<PassOptions, 'activationBytes'>,
+): number {
+  const longest = data.reduce((length, { tokens }) => Math.max(length, tokens.length), 1)
+  const affordable = Math.floor(activationBytes / 4 / activationFloats(config, longest))
+  return Math.max(1, Math.min(affordable, CACHED_TOKENS))
+}
+
 /**
  * Runs a call's micro-batches over the given parameters. Gradients come in buffers of the core's, owned by the caller.
  *
@@ -48,10 +59,7 @@ export async function runPasses(
   loss: GraphLoss,
   options: PassOptions,
 ): Promise<PassResult> {
-  const longest = data.reduce((length, { tokens }) => Math.max(length, tokens.length), 1)
-  const affordable = Math.floor(options.activationBytes / 4 / activationFloats(core.config, longest))
-  const maxTokens = Math.max(1, Math.min(affordable, CACHED_TOKENS))
-  const batches = microBatches(data, { maxTokens })
+  const batches = microBatches(data, { maxTokens: maxBatchTokens(core.config, data, options) })
   const scales = normalisationScales(data, loss.normalise)
   const logprobs = data.map(({ tokens }) => new Float32Array(tokens.length))
   const sums = { loss: 0, entropy: 0, tokens: 0, logprob: 0 }

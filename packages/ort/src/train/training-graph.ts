@@ -66,7 +66,8 @@ export function trainingOutputs(g: Graph, plan: TrainingPlan, options: TrainingG
   return outputs
 }
 
-function planWeights(g: Graph, plan: TrainingPlan, trained: Map<string, Value>): DecoderWeights {
+/** @internal The weights of a plan as values of a graph; those that are trained are entered into `trained`. */
+export function planWeights(g: Graph, plan: TrainingPlan, trained: Map<string, Value>): DecoderWeights {
   const parameter = ({ name, shape }: WeightSpec): Value => {
     const known = trained.get(name) ?? g.parameter(name, 'float32', shape)
     trained.set(name, known)
