@@ -1,3 +1,5 @@
+import { onAbort } from './on-abort.js'
+
 /** After so many milliseconds a call fails with the error that `expired` makes. */
 export interface Deadline {
   readonly ms: number
@@ -12,9 +14,6 @@ export interface BoundOptions {
 
 /** The longest delay that a timer takes. */
 const MAX_DELAY = 2_147_483_647
-
-/** A signal that nobody aborts, for calls that were given none. */
-export const neverAborted: AbortSignal = new AbortController().signal
 
 /**
  * Runs a call of somebody else's code so that it cannot hang us. The call gets a signal that aborts with the caller's and at
@@ -49,7 +48,7 @@ function race<T>(
     let settle: ((how: () => void) => void) | undefined = (how) => {
       settle = undefined
       clearTimeout(timer)
-      signal.removeEventListener('abort', onAbort)
+      release()
       how()
     }
     const stop = (reason: unknown) =>
@@ -57,9 +56,8 @@ function race<T>(
         inner.abort(reason)
         reject(reason as Error)
       })
-    const onAbort = () => stop(signal.reason)
     const timer = deadline && setTimeout(() => stop(deadline.expired()), Math.min(deadline.ms, MAX_DELAY))
-    signal.addEventListener('abort', onAbort, { once: true })
+    const release = onAbort(signal, () => stop(signal.reason))
     running.then(
       (value) => settle?.(() => resolve(value)),
       (error: unknown) => settle?.(() => reject(error as Error)),
@@ -70,8 +68,7 @@ function race<T>(
 /** A signal that follows another one and can be aborted by itself; `release` lets go of the other one. */
 export function follow(outer: AbortSignal): { readonly controller: AbortController; readonly release: () => void } {
   const controller = new AbortController()
-  const onAbort = () => controller.abort(outer.reason)
-  if (outer.aborted) onAbort()
-  else outer.addEventListener('abort', onAbort, { once: true })
-  return { controller, release: () => outer.removeEventListener('abort', onAbort) }
+  const abort = () => controller.abort(outer.reason)
+  if (outer.aborted) abort()
+  return { controller, release: outer.aborted ? () => {} : onAbort(outer, abort) }
 }

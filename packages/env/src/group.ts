@@ -100,7 +100,7 @@ export function groupOf(
   return {
     ...rest,
     makeEnv,
-    makeEnvs: (options) => Promise.all(repeat(size, (slot) => makeEnv(slot, options))),
+    makeEnvs: (options) => Promise.all(repeat(size, async (slot) => makeEnv(slot, options))),
     loggingTags: () => tags,
   }
 }

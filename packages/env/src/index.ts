@@ -14,6 +14,7 @@ export {
   type Reducer,
 } from './metrics.js'
 export {
+  returnsToGo,
   sampledTokens,
   totalReward,
   type Action,

@@ -1,7 +1,8 @@
+import { onAbort } from './on-abort.js'
+
 interface Waiting {
   readonly start: () => void
-  readonly signal: AbortSignal
-  readonly onAbort: () => void
+  readonly release: () => void
 }
 
 /** Lets at most `limit` jobs run at once, first come first served. A job that is aborted while it waits never starts. */
@@ -36,13 +37,12 @@ export class Limiter {
       return
     }
     return new Promise((resolve, reject) => {
-      const onAbort = () => {
+      const release = onAbort(signal, () => {
         this.#queue.splice(this.#queue.indexOf(waiting), 1)
         reject(signal.reason as Error)
-      }
-      const waiting: Waiting = { start: resolve, signal, onAbort }
+      })
+      const waiting: Waiting = { start: resolve, release }
       this.#queue.push(waiting)
-      signal.addEventListener('abort', onAbort, { once: true })
     })
   }
 
@@ -52,7 +52,7 @@ export class Limiter {
       this.#running--
       return
     }
-    next.signal.removeEventListener('abort', next.onAbort)
+    next.release()
     next.start() // it takes over the place
   }
 }

@@ -1,6 +1,7 @@
 import type { Message } from '@selfplay/renderers'
 import { Conversation } from './conversation.js'
-import { bounded, neverAborted, type Deadline } from './deadline.js'
+import { bounded, type Deadline } from './deadline.js'
+import { neverAborted } from './on-abort.js'
 import { InvalidInputError, TimeoutError } from './errors.js'
 import type { MessageEnv } from './message-env.js'
 import type { Logs, Metrics } from './metrics.js'

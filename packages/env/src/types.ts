@@ -108,3 +108,17 @@ export const totalReward = (trajectory: Trajectory): number =>
 /** Number of tokens that the policy sampled. */
 export const sampledTokens = (trajectory: Trajectory): number =>
   trajectory.transitions.reduce((total, transition) => total + transition.action.tokens.length, 0)
+
+/**
+ * What each turn and the ones after it earned: g_k = r_k + discount * g_(k+1).
+ *
+ * @param discount from 0 to 1. Default 1: rewards [1, 0, 2] give [3, 2, 2]
+ */
+export function returnsToGo(trajectory: Trajectory, discount = 1): number[] {
+  let after = 0
+  return trajectory.transitions
+    .map(({ reward }) => reward)
+    .reverse()
+    .map((reward) => (after = reward + discount * after))
+    .reverse()
+}

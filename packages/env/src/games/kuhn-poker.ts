@@ -34,7 +34,10 @@ export function kuhnPayoff({ cards, history }: KuhnState): number {
 const told = (history: string): string =>
   history === ''
     ? 'You move first.'
-    : `Moves so far: ${[...history].map((move) => (move === 'p' ? 'pass' : 'bet')).join(', ')}.`
+    : `Moves so far: ${history
+        .split('')
+        .map((move) => (move === 'p' ? 'pass' : 'bet'))
+        .join(', ')}.`
 
 /** Kuhn poker (H. W. Kuhn, 1950): three cards, one each, an ante of 1, one bet of 1. Cards are hidden from the other seat. */
 export const kuhnPoker: Game<KuhnState, KuhnMove> = {

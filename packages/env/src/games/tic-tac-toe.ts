@@ -17,6 +17,7 @@ const LINES = [
   [0, 4, 8],
   [2, 4, 6],
 ] as const
+const CELLS = [0, 1, 2, 3, 4, 5, 6, 7, 8] as const
 const MARKS = ['X', 'O'] as const
 
 /** Who has three in a row: seat 0 (X), seat 1 (O), or nobody. */
@@ -28,9 +29,10 @@ export function winnerOf(board: Board): 0 | 1 | undefined {
 
 /** Indices of the empty cells, or none when the game is over. */
 export const openCells = (board: Board): number[] =>
-  winnerOf(board) === undefined ? [...board].flatMap((cell, k) => (cell === '.' ? [k] : [])) : []
+  winnerOf(board) === undefined ? CELLS.filter((cell) => board[cell] === '.') : []
 
-export const seatToMove = (board: Board): 0 | 1 => ([...board].filter((cell) => cell !== '.').length % 2 === 0 ? 0 : 1)
+export const seatToMove = (board: Board): 0 | 1 =>
+  CELLS.filter((cell) => board[cell] !== '.').length % 2 === 0 ? 0 : 1
 
 export const place = (board: Board, cell: number): Board =>
   board.slice(0, cell) + MARKS[seatToMove(board)] + board.slice(cell + 1)

@@ -106,13 +106,7 @@ export class GameEnv<State, Move> implements MessageEnv {
   async #opponentMoves(signal: AbortSignal): Promise<Map<number, Move>> {
     const acting = this.game.toAct(this.#state).filter((seat) => seat !== this.seat)
     const moves = new Map<number, Move>()
-    const answers = await Promise.all(
-      acting.map((index) => {
-        const { opening, observe } = this.game
-        const [told, seen] = [opening.call(this.game, index, this.#state), observe.call(this.game, this.#state, index)]
-        return this.#opponents.get(index)!.act(this.#state, seen, told, signal)
-      }),
-    )
+    const answers = await Promise.all(acting.map((index) => this.#opponents.get(index)!.act(this.#state, signal)))
     answers.forEach((answer, k) => {
       if ('fault' in answer)
         throw new EnvContractError(

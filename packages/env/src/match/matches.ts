@@ -1,4 +1,5 @@
-import { follow, neverAborted } from '../deadline.js'
+import { follow } from '../deadline.js'
+import { neverAborted } from '../on-abort.js'
 import { InvalidInputError } from '../errors.js'
 import type { TrajectoryGroup } from '../group.js'
 import { Limiter } from '../limiter.js'

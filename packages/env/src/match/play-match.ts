@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { Message } from '@selfplay/renderers'
-import { neverAborted } from '../deadline.js'
+import { neverAborted } from '../on-abort.js'
 import { EnvContractError, InvalidInputError } from '../errors.js'
 import { parseOptions } from '../options.js'
 import type { MessagePolicy } from '../policies/policy.js'
@@ -157,14 +157,7 @@ class Referee<State, Move> {
 
   /** All seats that move now, at once. Returns when each has settled, in seat order. */
   async #ask(state: State, acting: readonly number[]): Promise<SeatAnswer<Move>[]> {
-    const asked = acting.map((index) => ({
-      seat: this.#seats[index]!,
-      observation: this.#game.observe(state, index),
-      opening: this.#game.opening(index, state),
-    }))
-    const settled = await Promise.allSettled(
-      asked.map(({ seat, observation, opening }) => seat.act(state, observation, opening, this.#signal)),
-    )
+    const settled = await Promise.allSettled(acting.map((index) => this.#seats[index]!.act(state, this.#signal)))
     const thrown = settled.find((one) => one.status === 'rejected')
     if (thrown) throw thrown.reason
     return settled.map((one) => (one as PromiseFulfilledResult<SeatAnswer<Move>>).value)
@@ -211,9 +204,9 @@ class Referee<State, Move> {
 
   /** The state without the seats that failed; undefined where the game cannot go on. */
   #withdrawn(state: State, faults: readonly Fault[]): State | undefined {
-    const { withdraw } = this.#game
-    if (faults.length > 0 && !withdraw) return undefined
-    return faults.reduce((left, fault) => withdraw!.call(this.#game, left, fault.seat), state)
+    const game = this.#game
+    if (faults.length > 0 && !game.withdraw) return undefined
+    return faults.reduce((left, fault) => game.withdraw!(left, fault.seat), state)
   }
 
   #endedBy(fault: Fault): MatchResult {

@@ -39,15 +39,14 @@ export class Seat<State, Move> {
     this.#options = options
   }
 
-  /** Asks the policy for its move. Never throws for what the policy does; `signal`'s reason when aborted. */
-  async act(
-    state: State,
-    observation: string,
-    opening: readonly Message[],
-    signal: AbortSignal,
-  ): Promise<SeatAnswer<Move>> {
-    if (this.transcript.length === 0) this.transcript.push(...opening)
-    this.transcript.push(user(observation))
+  /**
+   * Tells the seat where the game stands and asks its policy for a move.
+   *
+   * @throws what the game itself throws, and `signal`'s reason when aborted; never for what the policy does
+   */
+  async act(state: State, signal: AbortSignal): Promise<SeatAnswer<Move>> {
+    if (this.transcript.length === 0) this.transcript.push(...this.#game.opening(this.seat, state))
+    this.transcript.push(user(this.#game.observe(state, this.seat)))
     for (let tries = 0; ; tries++) {
       let reply: PolicyReply
       try {

@@ -1,5 +1,6 @@
 import { partsOf, type ContentPart, type Message } from '@selfplay/renderers'
 import { InputClosedError } from '../errors.js'
+import { onAbort } from '../on-abort.js'
 import type { MessagePolicy } from './policy.js'
 
 /** Where a person reads and types, for example `process.stdin` and `process.stdout`. */
@@ -72,8 +73,7 @@ function lineReader(input: Terminal['input']): (signal: AbortSignal) => Promise<
 function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   signal.throwIfAborted()
   return new Promise((resolve, reject) => {
-    const onAbort = () => reject(signal.reason as Error)
-    signal.addEventListener('abort', onAbort, { once: true })
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
+    const release = onAbort(signal, () => reject(signal.reason as Error))
+    promise.then(resolve, reject).finally(release)
   })
 }

@@ -47,7 +47,7 @@ export function messageOf(reply: PolicyReply): Message {
   const message = typeof reply === 'object' && reply !== null && isSampled(reply) ? reply.message : (reply as Message)
   if (message?.role !== 'assistant')
     throw new InvalidInputError(
-      `a policy replies with a text or an assistant message, got ${JSON.stringify(reply)?.slice(0, 80) ?? String(reply)}`,
+      `a policy replies with a text or an assistant message, got ${JSON.stringify(reply)?.slice(0, 80) ?? typeof reply}`,
     )
   return message
 }

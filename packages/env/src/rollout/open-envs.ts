@@ -1,4 +1,5 @@
-import { bounded, neverAborted } from '../deadline.js'
+import { bounded } from '../deadline.js'
+import { neverAborted } from '../on-abort.js'
 import { InvalidInputError, TimeoutError } from '../errors.js'
 import type { EnvGroupBuilder } from '../group.js'
 import type { Env } from '../types.js'
@@ -34,15 +35,15 @@ export class OpenEnvs {
   async replace(old: Env, slot: number, signal: AbortSignal): Promise<Env> {
     await this.close(old)
     return across('builder', signal, async () => {
-      const { makeEnv } = this.#builder
-      if (makeEnv) {
-        const env = await this.#call('makeEnv', signal, (inner) => makeEnv.call(this.#builder, slot, { signal: inner }))
+      const builder = this.#builder
+      if (builder.makeEnv) {
+        const env = await this.#call('makeEnv', signal, (inner) => builder.makeEnv!(slot, { signal: inner }))
         this.#open.set(env, slot)
         return env
       }
       const envs = await this.makeAll(signal)
       const env = envs[slot]
-      await Promise.all(envs.map((other) => (other === env ? undefined : this.close(other))))
+      await Promise.all(envs.filter((other) => other !== env).map((other) => this.close(other)))
       if (!env) throw new InvalidInputError(`makeEnvs: gave ${envs.length} environments, and slot ${slot} is needed`)
       return env
     })

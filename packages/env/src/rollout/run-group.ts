@@ -1,4 +1,5 @@
-import { bounded, follow, neverAborted } from '../deadline.js'
+import { bounded, follow } from '../deadline.js'
+import { neverAborted } from '../on-abort.js'
 import { checkMetrics } from '../conversation.js'
 import { GroupRewardError, InvalidInputError, TimeoutError } from '../errors.js'
 import type { EnvGroupBuilder, ExcludedMember, GroupMember, GroupReward, TrajectoryGroup } from '../group.js'
@@ -197,7 +198,7 @@ function checkRewards(rewards: readonly GroupReward[], expected: number): void {
     const reward: unknown = given?.reward
     if (reward !== null && !Number.isFinite(reward))
       throw new GroupRewardError(
-        `computeGroupRewards: reward ${k} is ${String(reward)}; expected a finite number, or null to leave the member out`,
+        `computeGroupRewards: reward ${k} is ${typeof reward === 'number' ? reward : typeof reward}; expected a finite number, or null to leave the member out`,
         { index: k },
       )
     checkMetrics(given.metrics, `computeGroupRewards (reward ${k})`)

@@ -1,4 +1,5 @@
-import { bounded, neverAborted, type Deadline } from '../deadline.js'
+import { bounded, type Deadline } from '../deadline.js'
+import { neverAborted } from '../on-abort.js'
 import { checkMetrics } from '../conversation.js'
 import { EnvContractError, InvalidInputError, TimeoutError } from '../errors.js'
 import { deriveSeed } from '../random.js'

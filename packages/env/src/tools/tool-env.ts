@@ -26,7 +26,7 @@ export interface ToolEnvOptions {
   /** What the conversation begins with. */
   readonly messages: readonly Message[]
   /** Grades the whole conversation once, when the episode ends, whatever ended it. */
-  grade(transcript: readonly Message[], options: CallOptions): number | Grade | Promise<number | Grade>
+  readonly grade: (transcript: readonly Message[], options: CallOptions) => number | Grade | Promise<number | Grade>
   /** Most replies. Default 10. */
   readonly maxTurns?: number
   /** Most calls over the episode; a turn that asks for more has its first calls run, and is the last one. Default null. */
@@ -64,7 +64,7 @@ export class ToolEnv implements MessageEnv {
     this.#tools = tools
     this.tools = tools.map(({ name, description, parameters }) => ({ name, description, parameters }))
     this.#messages = messages
-    this.#grade = (transcript, callOptions) => grade(transcript, callOptions)
+    this.#grade = grade
     this.maxTurns = options.maxTurns
     this.maxToolCalls = options.maxToolCalls
     this.execution = options.execution

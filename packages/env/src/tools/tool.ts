@@ -47,7 +47,8 @@ export interface ToolDefinition<S extends z.ZodObject> {
  *
  * @throws InvalidInputError for a name with blanks, or a schema that JSON schema cannot say
  */
-export function tool<S extends z.ZodObject>({ name, description, parameters, run }: ToolDefinition<S>): Tool {
+export function tool<S extends z.ZodObject>(definition: ToolDefinition<S>): Tool {
+  const { name, description, parameters } = definition
   const spec = { name, description, parameters: jsonSchemaOf(name, parameters) }
   const checked = toolSpecSchema.safeParse(spec)
   if (!checked.success) throw new InvalidInputError(`tool ${JSON.stringify(name)}: ${checked.error.issues[0]!.message}`)
@@ -55,7 +56,7 @@ export function tool<S extends z.ZodObject>({ name, description, parameters, run
     ...spec,
     schema: parameters,
     async run(args, context) {
-      const output = await run(args as z.output<S>, context)
+      const output = await definition.run(args as z.output<S>, context)
       return typeof output === 'string' ? { content: output } : output
     },
   }
