@@ -83,3 +83,49 @@ export {
 } from './magrpo/trainer.js'
 export type * from './magrpo/types.js'
 export { runUpdate, type UpdateContext, type UpdateResult } from './magrpo/update.js'
+export type { LoopState, RunNotice, RunTarget } from './run/loop-session.js'
+export { rolloutEvaluator, type RolloutEvaluatorOptions } from './rl/rollout-evaluator.js'
+export { runEvaluators, type EvaluationContext, type Evaluator } from './evaluate/evaluator.js'
+export {
+  assembleDatums,
+  creditBatch,
+  oldestVersion,
+  type CreditBatchOptions,
+  type CreditedGroup,
+  type GroupUse,
+  type MemberDatums,
+} from './rl/assemble.js'
+export { rlLoss, type RLSettings, type ResolvedRLSettings } from './rl/config.js'
+export {
+  groupCredit,
+  groupRewards,
+  turnReturns,
+  type CreditOptions as GroupCreditOptions,
+  type EpisodeRewards,
+  type GroupCredit,
+} from './rl/credit.js'
+export { trajectoryDatums, type DatumOptions, type TrajectoryDatums, type TurnDatum } from './rl/datums.js'
+export {
+  penaliseKl,
+  referenceLogprobs,
+  targetLogprobs,
+  type EpisodeDatums,
+  type KlPenalty,
+  type Penalised,
+} from './rl/kl.js'
+export { dataMetrics, groupMetrics, klFromSampler, optimiserMetrics } from './rl/measure.js'
+export type { DatasetParts, RLConfig } from './rl/options.js'
+export { PacedProducer, type ProducerOptions } from './rl/producer.js'
+export {
+  fromGroupRecord,
+  groupRecordSchema,
+  parseGroupRecord,
+  toGroupRecord,
+  GROUP_RECORD_FORMAT,
+  type Decode,
+  type GroupRecord,
+} from './rl/record.js'
+export { renderReport, type ReportContent } from './rl/report/report.js'
+export { splitEvenly, trainSubsteps, type Learnt, type RLDatum, type SubstepOptions } from './rl/substeps.js'
+export { RLTrainer, trainRL, type RLResult, type RLUpdate } from './rl/trainer.js'
+export { runRLUpdate, type RLUpdateContext, type RLUpdateResult } from './rl/update.js'

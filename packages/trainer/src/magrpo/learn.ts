@@ -1,5 +1,6 @@
 import { NonFiniteError, type Loss, type OptimStepOptions, type TrainingClient } from '@selfplay/engine'
 import { SamplerGapError } from '../errors.js'
+import { holdRefusedGradients } from '../refused-gradients.js'
 import type { Sample } from './datums.js'
 
 export interface LearnOptions {
@@ -33,11 +34,6 @@ export interface Learning {
   readonly tokens: number
   readonly agents: ReadonlyMap<number, AgentLearning>
 }
-
-/** Clients that hold gradients of a step that was refused. Loading a state clears them. */
-const withLeftovers = new WeakSet<TrainingClient>()
-export const holdsRefusedGradients = (client: TrainingClient): boolean => withLeftovers.has(client)
-export const forgetRefusedGradients = (client: TrainingClient): boolean => withLeftovers.delete(client)
 
 /**
  * One optimiser step of one policy on some samples.
@@ -120,7 +116,7 @@ function checkGap(
   for (const [agent, { gapSum, gapMax, gapTokens }] of agents) {
     const gap = gapTokens === 0 ? 0 : gapSum / gapTokens
     if (gap <= limit) continue
-    withLeftovers.add(client)
+    holdRefusedGradients(client)
     throw new SamplerGapError(
       `update ${step + 1}, agent ${agent}: the log-probs of sampler and trainer differ by ${gap.toPrecision(3)} on average ` +
         `(largest ${gapMax.toPrecision(3)}), more than maxSamplerGap ${limit}; the step was refused and the weights are ` +

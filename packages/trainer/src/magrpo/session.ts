@@ -11,12 +11,12 @@ import {
   readTrainerState,
   saveCheckpoint,
 } from '../run/checkpoint.js'
+import { forgetRefusedGradients, holdsRefusedGradients } from '../refused-gradients.js'
 import { RunFolder, noLines, type LineLengths } from '../run/run-folder.js'
 import type { MetricsRow, Tracker } from '../track/tracker.js'
 import type { Policy, Table } from './agents.js'
 import type { AnalysedNode } from './analyse.js'
 import type { ResolvedConfig } from './config.js'
-import { forgetRefusedGradients, holdsRefusedGradients } from './learn.js'
 import type { Notice } from './notices.js'
 import { toRecord } from './record.js'
 import {

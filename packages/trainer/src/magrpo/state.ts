@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { CHECKPOINT_FORMAT } from '../run/checkpoint.js'
 import { noCollapse } from '../run/collapse.js'
+import { settingDifferences } from '../run/differences.js'
 import { Random, deriveSeed } from '../random.js'
 import type { BufferedNode } from './buffer.js'
 import type { ResolvedConfig } from './config.js'
@@ -144,10 +145,5 @@ const FREE = new Set([
 ])
 
 /** Options whose values differ between a checkpoint and a config, apart from those that may. */
-export function configDifferences(saved: Readonly<Record<string, unknown>>, config: ResolvedConfig): string[] {
-  const now = JSON.parse(JSON.stringify(config)) as Record<string, unknown>
-  const keys = [...new Set([...Object.keys(saved), ...Object.keys(now)])].filter((key) => !FREE.has(key))
-  return keys
-    .filter((key) => JSON.stringify(saved[key]) !== JSON.stringify(now[key]))
-    .map((key) => `${key} was ${JSON.stringify(saved[key])} and is ${JSON.stringify(now[key])}`)
-}
+export const configDifferences = (saved: Readonly<Record<string, unknown>>, config: ResolvedConfig): string[] =>
+  settingDifferences(saved, config, FREE)
