@@ -15,4 +15,4 @@ const tally: Reporter = {
   },
 }
 
-export default defineConfig({ test: { projects: ['packages/*', 'tests'], reporters: ['default', tally] } })
+export default defineConfig({ test: { projects: ['packages/*', 'bench', 'tests'], reporters: ['default', tally] } })

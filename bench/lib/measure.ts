@@ -1,0 +1,77 @@
+import { alternate } from './alternate.js'
+import type { Case, Floors, Measured, Row, Sample } from './case.js'
+import { canWatchMemory, watchMemory, type MemoryWatch } from './memory-watch.js'
+import { isPython, peerPython, startOwn, startPython, type SideProcess } from './side-process.js'
+
+export interface MeasureOptions {
+  readonly threads: number
+  /** Overrides the case's own number. */
+  readonly runs: number | undefined
+  readonly quick: boolean
+  readonly onSample?: (side: 'ours' | 'peer', run: number, sample: Sample) => void
+}
+
+/** What a case came to. */
+export interface Outcome {
+  readonly rows: readonly Row[]
+  readonly runs: number
+  readonly ours: Measured
+  readonly peer: Measured | undefined
+  /** Of what the peer runs on. */
+  readonly versions: Readonly<Record<string, string>>
+}
+
+/** Why a case cannot be measured here. */
+export class NotRunError extends Error {}
+
+const NO_PEER = 'its peer is Python: set SELFPLAY_PEER_PYTHON to the interpreter of an environment that has it'
+
+/**
+ * Measures one case: starts both sides, runs them in turn, and makes the rows.
+ *
+ * @param floors of this call; undefined while the floors themselves are measured.
+ * @throws NotRunError when the machine lacks what the case needs; Error with a side's own words when it failed.
+ */
+export async function measure(benchCase: Case, floors: Floors | undefined, options: MeasureOptions): Promise<Outcome> {
+  const { watchMemory: watches = false, needsPeer = false, warmups = 1 } = benchCase
+  const python = isPython(benchCase.peer) ? peerPython() : undefined
+  if (needsPeer && isPython(benchCase.peer) && python === undefined) throw new NotRunError(NO_PEER)
+  if (watches && !canWatchMemory()) throw new NotRunError('memory is watched through /proc, which this system lacks')
+  const settings = await benchCase.prepare(options.quick)
+  const sides: SideProcess[] = []
+  const watch: Partial<Record<'ours' | 'peer', MemoryWatch>> = {}
+  const open = async (which: 'ours' | 'peer', side: SideProcess): Promise<SideProcess> => {
+    sides.push(side)
+    if (watches && side.pid !== undefined) watch[which] = watchMemory(side.pid)
+    await side.open(settings, options.threads)
+    return side
+  }
+  try {
+    const ours = await open('ours', startOwn(benchCase.name, 'ours'))
+    const peerSide = startPeer(benchCase, python, options.threads)
+    const peer = peerSide && (await open('peer', peerSide))
+    const runs = options.quick ? 1 : (options.runs ?? benchCase.runs ?? 7)
+    const { onSample } = options
+    const samples = await alternate(ours, peer, { runs, warmups, ...(onSample && { onSample }) })
+    const results = {
+      ours: withMemory(samples.ours, watch.ours),
+      peer: peer && withMemory(samples.peer, watch.peer),
+    }
+    const rows = benchCase.rows({ settings, floors: floors ?? { gemm: Number.NaN, bandwidth: Number.NaN }, ...results })
+    return { rows, runs, ...results, versions: peer?.versions ?? {} }
+  } finally {
+    for (const one of Object.values(watch)) one.stop()
+    await Promise.all(sides.map((side) => side.close()))
+  }
+}
+
+function startPeer({ name, peer }: Case, python: string | undefined, threads: number): SideProcess | undefined {
+  if (peer === undefined) return undefined
+  if (!isPython(peer)) return startOwn(name, 'peer')
+  return python === undefined ? undefined : startPython(name, peer, python, threads)
+}
+
+function withMemory(samples: readonly Sample[], watch: MemoryWatch | undefined): Measured {
+  const memory = watch?.stop()
+  return { samples, ...(memory && { memory }) }
+}

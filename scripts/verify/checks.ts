@@ -1,0 +1,12 @@
+import type { LearningCheck } from './check.js'
+import { lengthRatioCheck } from './length-ratio.js'
+
+/** Every learning check, in the order of the table. */
+export const checks: readonly LearningCheck[] = [lengthRatioCheck]
+
+/** @throws RangeError naming the checks that there are. */
+export function checkNamed(name: string): LearningCheck {
+  const found = checks.find((check) => check.name === name)
+  if (found) return found
+  throw new RangeError(`there is no check "${name}": expected one of ${checks.map((check) => check.name).join(', ')}`)
+}
