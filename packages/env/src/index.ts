@@ -35,7 +35,7 @@ export {
   type SamplerOptions,
   type SamplingClientLike,
 } from './sampler.js'
-export type { MessageEnv, MessageStepResult, StepContext } from './message-env.js'
+export type { MessageEnv, MessageStepResult, PlayerView, StepContext } from './message-env.js'
 export { EnvFromMessageEnv, type EnvFromMessageEnvOptions } from './env-from-message-env.js'
 export type { ParseErrorPolicy } from './parse-error-policy.js'
 export {
@@ -74,7 +74,7 @@ export { runGroup, type GroupRunOptions } from './rollout/run-group.js'
 export { runGroups, type GroupsRunOptions } from './rollout/run-groups.js'
 export { FailureGuard } from './rollout/failure-guard.js'
 export { summarizeByTag, summarizeGroups } from './rollout/summarize.js'
-export { bracketedMove, type Game } from './match/game.js'
+export { bracketedMove, playerViewOf, type Game } from './match/game.js'
 export type { Fault, FaultKind, Verdict } from './match/verdict.js'
 export { playMatch, type MatchOptions, type MatchResult, type SeatResult } from './match/play-match.js'
 export { playMatches, seatGroups, type MatchesOptions } from './match/matches.js'

@@ -35,6 +35,15 @@ export interface MessageStepResult {
   readonly logs?: Logs
 }
 
+/** What a player knows beside the messages. It holds nothing that the player may not see. */
+export interface PlayerView {
+  readonly seat?: number
+  /** The moves that are allowed now, as text. */
+  readonly legalMoves?: readonly string[]
+  /** What the player sees, as data. */
+  readonly view?: unknown
+}
+
 /** A task at the level of messages. It serves one episode. Needs no model: see `playEnv`. */
 export interface MessageEnv {
   /** What the conversation begins with. At least one message; the last one is not the assistant's. */
@@ -47,6 +56,8 @@ export interface MessageEnv {
   observeTruncated?(reply: Message, context: StepContext): Awaitable<MessageStepResult | undefined>
   /** Grades what was reached when a budget of the runner ends the episode. */
   finish?(reason: StopReason, context: Omit<StepContext, 'termination'>): Awaitable<FinishResult | undefined>
+  /** For scripted players and people: what the policy may do now, where that can be listed. */
+  playerView?(): PlayerView
   /** Tools that are declared to the policy. Default none. */
   readonly tools?: readonly ToolSpec[]
   readonly metricReducers?: MetricReducers

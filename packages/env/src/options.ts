@@ -34,13 +34,11 @@ function show(value: unknown): string {
   return text.length > 80 ? `${text.slice(0, 77)}...` : text
 }
 
-/** The known word that takes the fewest edits to reach (Levenshtein), if it takes few. */
+/** The known word that the given one begins, or else that takes the fewest edits to reach (Levenshtein). */
 export function nearest(word: string, known: readonly string[]): string | undefined {
-  const ranked = known
-    .map((name) => ({ name, distance: edits(word.toLowerCase(), name.toLowerCase()) }))
-    .sort((a, b) => a.distance - b.distance)
-  const best = ranked[0]
-  return best && best.distance <= Math.max(2, Math.ceil(word.length / 3)) ? best.name : undefined
+  const given = word.toLowerCase()
+  const distanceOf = (name: string) => (name.toLowerCase().startsWith(given) ? 0 : edits(given, name.toLowerCase()))
+  return known.map((name) => ({ name, distance: distanceOf(name) })).sort((a, b) => a.distance - b.distance)[0]?.name
 }
 
 function edits(a: string, b: string): number {

@@ -62,7 +62,8 @@ export async function playEnv(env: MessageEnv, policy: MessagePolicy, options: P
     let newMessages: readonly Message[] = [...conversation.messages]
     for (let turn = 0; ; turn++) {
       if (turn === maxTurns) return await finish(env, conversation, turns, 'max_turns', callEnv)
-      const asked = { messages: conversation.messages, newMessages, turn, tools: env.tools ?? [], episode }
+      const about = { ...env.playerView?.(), tools: env.tools ?? [], episode }
+      const asked = { ...about, messages: conversation.messages, newMessages, turn }
       const own = seed === undefined ? {} : { seed: deriveSeed(seed, turn) }
       const deadlines = within(replyTimeoutSeconds, 'the policy', 'policy_timeout')
       const reply = await bounded((inner) => policy({ ...asked, ...own, signal: inner }), { signal, deadlines })

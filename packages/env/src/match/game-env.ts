@@ -1,13 +1,13 @@
 import { textOf, user, type Message } from '@selfplay/renderers'
 import { z } from 'zod'
 import { EnvContractError, IllegalMoveError, InvalidInputError } from '../errors.js'
-import type { MessageEnv, MessageStepResult, StepContext } from '../message-env.js'
+import type { MessageEnv, MessageStepResult, PlayerView, StepContext } from '../message-env.js'
 import type { MetricReducers } from '../metrics.js'
 import { parseOptions } from '../options.js'
 import type { MessagePolicy } from '../policies/policy.js'
 import { Random, deriveSeed } from '../random.js'
 import type { CallOptions } from '../types.js'
-import type { Game } from './game.js'
+import { playerViewOf, type Game } from './game.js'
 import { Seat } from './seat.js'
 
 const optionsSchema = z.strictObject({
@@ -91,6 +91,10 @@ export class GameEnv<State, Move> implements MessageEnv {
     if (score !== null) return { reward: score, episodeDone: true, nextMessages: [] }
     const nextMessages = [user(this.game.observe(this.#state, this.seat))]
     return { reward: 0, episodeDone: false, nextMessages }
+  }
+
+  playerView(): PlayerView {
+    return playerViewOf(this.game, this.#state, this.seat)
   }
 
   #score(): number | null {

@@ -1,4 +1,5 @@
 import { IllegalMoveError } from '../errors.js'
+import type { PlayerView } from '../message-env.js'
 import type { Message } from '@selfplay/renderers'
 import type { Random } from '../random.js'
 
@@ -50,4 +51,11 @@ export function bracketedMove(text: string): string {
       { reason: 'several_moves' },
     )
   return move
+}
+
+/** What a seat knows beside its messages. */
+export function playerViewOf<State, Move>(game: Game<State, Move>, state: State, seat: number): PlayerView {
+  const legalMoves = game.legalMoves?.(state, seat)
+  const view = game.view?.(state, seat)
+  return { seat, ...(legalMoves ? { legalMoves } : {}), ...(view === undefined ? {} : { view }) }
 }

@@ -5,7 +5,7 @@ import { endOf, isSampled, messageOf, type MessagePolicy, type PolicyReply } fro
 import { deriveSeed } from '../random.js'
 import { codeOf } from '../rollout/failure.js'
 import type { Transition } from '../types.js'
-import type { Game } from './game.js'
+import { playerViewOf, type Game } from './game.js'
 import type { Fault, Verdict } from './verdict.js'
 
 export interface SeatOptions {
@@ -65,8 +65,6 @@ export class Seat<State, Move> {
 
   #ask(state: State, signal: AbortSignal): PolicyReply | Promise<PolicyReply> {
     const { policy, seed, turnTimeoutSeconds: seconds } = this.#options
-    const legalMoves = this.#game.legalMoves?.(state, this.seat)
-    const view = this.#game.view?.(state, this.seat)
     const turn = this.#turn++
     const asked = {
       messages: this.transcript,
@@ -75,9 +73,7 @@ export class Seat<State, Move> {
       tools: [],
       episode: this.#episode,
       seed: deriveSeed(seed, turn),
-      seat: this.seat,
-      ...(legalMoves ? { legalMoves } : {}),
-      ...(view === undefined ? {} : { view }),
+      ...playerViewOf(this.#game, state, this.seat),
     }
     const expired = () => new TimeoutError(`seat ${this.seat}`, seconds!, 'turn_timeout')
     const deadlines: Deadline[] = seconds === null ? [] : [{ ms: seconds * 1000, expired }]

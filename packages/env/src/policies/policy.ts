@@ -1,9 +1,10 @@
 import type { Message, Termination, ToolSpec } from '@selfplay/renderers'
 import { InvalidInputError } from '../errors.js'
+import type { PlayerView } from '../message-env.js'
 import type { Action } from '../types.js'
 
 /** What a policy is asked: to say the next message of a conversation. */
-export interface MessageTurn {
+export interface MessageTurn extends PlayerView {
   /** The whole conversation. The last message is not the policy's own. */
   readonly messages: readonly Message[]
   /** What was said since the policy's own last message. */
@@ -16,10 +17,6 @@ export interface MessageTurn {
   /** Another one at each turn; absent where the whole was given no seed. */
   readonly seed?: number
   readonly signal: AbortSignal
-  /** In a game: the seat to move, moves that it may make as text, and what it sees as data. */
-  readonly seat?: number
-  readonly legalMoves?: readonly string[]
-  readonly view?: unknown
 }
 
 /** A reply with the tokens that it was sampled as. */

@@ -55,16 +55,15 @@ function builder(size: number, fails: Record<number, number> = {}, extra: Partia
     made.push(one)
     return one
   }
-  const account = { cleanups: 0, makeEnvsCalls: 0 }
-  const built: EnvGroupBuilder = {
+  const parts = {
     makeEnvs: () => {
       account.makeEnvsCalls++
       return repeat(size, make)
     },
-    makeEnv: make,
     cleanup: () => void account.cleanups++,
-    ...extra,
   }
+  const account = { cleanups: 0, makeEnvsCalls: 0, parts }
+  const built: EnvGroupBuilder = { ...parts, makeEnv: make, ...extra }
   return { built, made, account }
 }
 
@@ -196,9 +195,9 @@ describe('retry', () => {
   })
 
   it('without makeEnv makes the group anew and closes what it does not need', async () => {
-    const { built, made, account } = builder(3, { 1: 1 })
-    const { makeEnv: _, ...rest } = built
-    const group = await runGroup(rest, { sample, strategy: { kind: 'retry' } })
+    const { made, account } = builder(3, { 1: 1 })
+    const { makeEnvs, cleanup } = account.parts
+    const group = await runGroup({ makeEnvs, cleanup }, { sample, strategy: { kind: 'retry' } })
     expect(group.status).toBe('complete')
     expect(made).toHaveLength(6)
     expect(made.every((one) => one.closed === 1)).toBe(true)
