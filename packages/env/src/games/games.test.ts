@@ -88,15 +88,15 @@ describe('tic-tac-toe', () => {
 
   it('played by the referee, comes near the same chances', async () => {
     const play = async (policies: Parameters<typeof playMatches>[1]) => {
-      const matches = await playMatches(ticTacToe, policies, { seed: 9, matches: 2000 })
+      const matches = await playMatches(ticTacToe, policies, { seed: 9, matches: 1000 })
       expect(matches.every((match) => match.status === 'finished')).toBe(true)
       return [1, 0, -1].map((value) => matches.filter((m) => m.seats[0]!.reward === value).length / matches.length)
     }
     const random = await play([randomMoves(), randomMoves()])
-    ;[0.5849, 0.127, 0.2881].forEach((chance, k) => expect(Math.abs(random[k]! - chance)).toBeLessThan(0.045)) // 4 sigma
+    ;[0.5849, 0.127, 0.2881].forEach((chance, k) => expect(Math.abs(random[k]! - chance)).toBeLessThan(0.0625)) // 4 sigma
     const [won, drawn] = await play([randomMoves(), optimalTicTacToe('uniform')])
     expect(won).toBe(0)
-    expect(Math.abs(drawn! - 0.2225)).toBeLessThan(0.038)
+    expect(Math.abs(drawn! - 0.2225)).toBeLessThan(0.0527)
     expect(await play([optimalTicTacToe('first'), optimalTicTacToe()])).toEqual([0, 1, 0])
   })
 
@@ -143,11 +143,11 @@ describe('Kuhn poker', () => {
   })
 
   it('played by the referee, is zero-sum and near its value', async () => {
-    const matches = await playMatches(kuhnPoker, [randomMoves(), randomMoves()], { seed: 2, matches: 4000 })
+    const matches = await playMatches(kuhnPoker, [randomMoves(), randomMoves()], { seed: 2, matches: 2000 })
     const rewards = matches.map((match) => match.seats.map((seat) => seat.reward!))
     expect(rewards.every(([a, b]) => a! + b! === 0)).toBe(true)
     const mean = rewards.reduce((sum, [a]) => sum + a!, 0) / rewards.length
-    expect(Math.abs(mean - 1 / 8)).toBeLessThan(0.1) // 4 sigma
+    expect(Math.abs(mean - 1 / 8)).toBeLessThan(0.13) // 4 sigma
   })
 
   it('refuses other moves', () => {
