@@ -16,6 +16,8 @@ export interface AgentGroup {
   readonly advantages: readonly (number | null)[]
   /** KL of each completion to the reference; null without one. */
   readonly kls: readonly number[] | null
+  /** What a critic expected of each completion's place; absent without one. */
+  readonly expected?: readonly (number | null)[]
   /** Nothing can be learnt from it: all advantages are 0. */
   readonly constant: boolean
 }

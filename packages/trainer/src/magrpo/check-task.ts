@@ -25,17 +25,23 @@ const KNOWN: Record<keyof MAGRPOTrainerOptions<PromptRow>, true> = {
 }
 const OPTIONS = Object.keys(KNOWN)
 
-/** Refuses at construction what could only fail later. */
-export function checkTask<Row extends PromptRow>(options: MAGRPOTrainerOptions<Row>, config: ResolvedConfig): void {
-  const { rewardFunc, externalTransition, formatters, trainDataset, evalDataset, agents, references, centralized } =
-    options
+/** @throws ConfigError for an option that a trainer does not have. @param own those that it has besides MAGRPO's. */
+export function refuseUnknown(options: object, own: readonly string[] = []): void {
+  const known = [...OPTIONS, ...own]
   for (const key of Object.keys(options)) {
-    if (OPTIONS.includes(key)) continue
-    const suggestion = nearest(key, OPTIONS)
+    if (known.includes(key)) continue
+    const suggestion = nearest(key, known)
     throw new ConfigError(`the trainer has no option "${key}"${suggestion ? `: did you mean "${suggestion}"?` : ''}`, {
       key,
     })
   }
+}
+
+/** Refuses at construction what could only fail later. */
+export function checkTask<Row extends PromptRow>(options: MAGRPOTrainerOptions<Row>, config: ResolvedConfig): void {
+  const { rewardFunc, externalTransition, formatters, trainDataset, evalDataset, agents, references, centralized } =
+    options
+  refuseUnknown(options)
   if (typeof rewardFunc !== 'function') throw new ConfigError('rewardFunc: expected a function, got none')
   if (config.numTurns > 1 && typeof externalTransition !== 'function') {
     throw new ConfigError(

@@ -11,6 +11,8 @@ export interface LearnOptions {
   /** Updates finished before this one, for messages. */
   readonly step: number
   readonly signal: AbortSignal
+  /** Adds other gradients of the same weights, after the samples' own. */
+  readonly beforeStep?: () => Promise<void>
   /** Called just before the weights change. */
   readonly onStep?: () => void
 }
@@ -45,7 +47,7 @@ export interface Learning {
 export async function learn(
   client: TrainingClient,
   samples: readonly Sample[],
-  { loss, optim, maxSamplerGap, step, signal, onStep }: LearnOptions,
+  { loss, optim, maxSamplerGap, step, signal, beforeStep, onStep }: LearnOptions,
 ): Promise<Learning> {
   const result = await client
     .forwardBackward(
@@ -58,6 +60,12 @@ export async function learn(
     })
   const agents = compare(samples, result.logprobs, client.step)
   if (maxSamplerGap !== null) checkGap(client, agents, maxSamplerGap, step)
+  try {
+    await beforeStep?.()
+  } catch (error) {
+    holdRefusedGradients(client)
+    throw error
+  }
   onStep?.()
   const { gradNorm } = await client.optimStep(optim).catch((error: unknown) => {
     if (!(error instanceof NonFiniteError)) throw error

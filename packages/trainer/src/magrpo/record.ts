@@ -55,6 +55,8 @@ export const rolloutRecordSchema = z.object({
   returns: z.array(maybeNumbers),
   /** [agent][k]. */
   advantages: z.array(maybeNumbers),
+  /** [agent][k], what a critic expected. Absent without one. */
+  expected: z.array(maybeNumbers).optional(),
 })
 
 export type RolloutRecord = z.output<typeof rolloutRecordSchema>
@@ -101,6 +103,9 @@ export function toRecord(
     jointReturns,
     returns: groups.map(({ returns }) => [...returns]),
     advantages: groups.map(({ advantages }) => [...advantages]),
+    ...(groups.some(({ expected }) => expected) && {
+      expected: groups.map(({ expected, returns }) => [...(expected ?? returns.map(() => null))]),
+    }),
   }
 }
 

@@ -17,6 +17,7 @@ import type { MetricsRow, Tracker } from '../track/tracker.js'
 import type { Policy, Table } from './agents.js'
 import type { AnalysedNode } from './analyse.js'
 import type { ResolvedConfig } from './config.js'
+import type { Extension, ExtraPart } from './extension.js'
 import type { Notice } from './notices.js'
 import { toRecord } from './record.js'
 import {
@@ -41,6 +42,7 @@ export interface SessionOptions {
   readonly trackers: readonly Tracker[]
   readonly config: ResolvedConfig
   readonly table: Table
+  readonly extension: Extension | null
   readonly onNotice: (notice: Notice) => void
 }
 
@@ -65,10 +67,20 @@ export class Session {
     return this.options.table.policies.filter(({ trained }) => trained)
   }
 
+  /** What is trained besides the policies. */
+  private get extra(): readonly ExtraPart[] {
+    return this.options.extension?.parts ?? []
+  }
+
+  /** All settings that a run is made with. */
+  private get settings(): ResolvedConfig {
+    return { ...this.options.config, ...this.options.extension?.settings }
+  }
+
   /** Starts a run, or takes one up again: weights, optimisers and everything in the state come from the checkpoint then. */
   async start(): Promise<TrainerState> {
-    const { run, config, table, trackers } = this.options
-    const { folder } = this
+    const { run, config, table, trackers, extension } = this.options
+    const { folder, settings } = this
     let state = initialState(config, table.policies.length)
     let resumed = false
     if (folder && run) {
@@ -90,9 +102,9 @@ export class Session {
       await folder.describe(await this.description(folder))
     }
     this.opened = true
-    const name = folder?.name ?? 'magrpo'
+    const name = folder?.name ?? (extension?.trainer ?? 'MAGRPO').toLowerCase()
     for (const tracker of trackers)
-      tracker.start({ name, config: config as Record<string, unknown>, resumedAt: state.step })
+      tracker.start({ name, config: settings as Record<string, unknown>, resumedAt: state.step })
     if (resumed) await this.notice('resumed', 'info', `resumed after update ${state.step} from ${this.checkpoint}`)
     for (const held of this.early.splice(0)) await this.notice(held.code, held.level, held.message)
     return state
@@ -128,9 +140,9 @@ export class Session {
   }
 
   private async load(directory: string): Promise<TrainerState> {
-    const { config, table } = this.options
+    const { table } = this.options
     const saved = await readTrainerState(directory, trainerStateSchema)
-    const differences = configDifferences(saved.config, config)
+    const differences = configDifferences(saved.config, this.settings)
     if (differences.length > 0) {
       throw new ConfigError(
         `the run in ${directory} was made with other settings: ${differences.join('; ')}. Use the same, or start a new run`,
@@ -148,6 +160,7 @@ export class Session {
       await client.loadState(join(directory, partName(policy)))
       forgetRefusedGradients(client)
     }
+    for (const { name, client } of this.extra) await client.loadState(join(directory, name))
     const { formatVersion: _version, lines, config: _config, buffers, ...rest } = saved
     this.lines = lines
     this.checkpoint = directory
@@ -165,7 +178,7 @@ export class Session {
   }
 
   private async description(folder: RunFolder): Promise<Record<string, unknown>> {
-    const { config, table } = this.options
+    const { table, extension } = this.options
     const earlier = await readFile(join(folder.directory, 'config.json'), 'utf8').then(
       (text) => (JSON.parse(text) as { createdAt?: string }).createdAt,
       () => undefined,
@@ -176,7 +189,10 @@ export class Session {
       model: policy?.client?.info ?? null,
       settings,
     }))
-    return { trainer: 'MAGRPO', createdAt: earlier ?? new Date().toISOString(), config, agents }
+    const critics = this.extra.map(({ name, client }) => ({ name, model: client.info }))
+    const trainer = extension?.trainer ?? 'MAGRPO'
+    const createdAt = earlier ?? new Date().toISOString()
+    return { trainer, createdAt, config: this.settings, agents, ...(critics.length > 0 && { critics }) }
   }
 
   /** Tells something to the user, the run folder and the next update. */
@@ -209,6 +225,7 @@ export class Session {
     const { folder } = this
     if (!folder || this.savedStep === state.step) return
     const { config } = this.options
+    const { settings } = this
     this.lines = await folder.lengths()
     const { buffers, ...rest } = state
     const trainer = {
@@ -216,11 +233,15 @@ export class Session {
       ...rest,
       buffers: buffers.map((nodes) => saveNodes(nodes)),
       lines: this.lines,
-      config,
+      config: settings,
     }
-    const parts = this.trained.map((policy) => ({
+    const policies = this.trained.map((policy) => ({
       name: partName(policy),
-      save: (directory: string) => (policy.client as TrainingClient).saveState(directory),
+      client: policy.client as TrainingClient,
+    }))
+    const parts = [...policies, ...this.extra].map(({ name, client }) => ({
+      name,
+      save: (directory: string) => client.saveState(directory),
     }))
     this.checkpoint = await saveCheckpoint(folder.checkpoints, state.step, trainer, parts)
     this.savedStep = state.step

@@ -9,6 +9,7 @@ import { Samplers, seatAgents, type Agent, type Table } from './agents.js'
 import type { AnalysedNode } from './analyse.js'
 import { resolveConfig, type MAGRPOConfig, type ResolvedConfig } from './config.js'
 import { evaluateRows, type Evaluation } from './evaluate.js'
+import type { Extension } from './extension.js'
 import { RewardFailures } from './judge.js'
 import type { Notice } from './notices.js'
 import { saveAgents } from './save-model.js'
@@ -91,6 +92,7 @@ export class MAGRPOTrainer<Row extends PromptRow> {
   readonly config: ResolvedConfig
   readonly table: Table
   private readonly options: MAGRPOTrainerOptions<Row>
+  private readonly extension: Extension | null
   private readonly samplers = new Samplers()
   private readonly session: Session
   private references: readonly (SamplingClient | null)[] | null = null
@@ -101,17 +103,20 @@ export class MAGRPOTrainer<Row extends PromptRow> {
   private running = false
   private recentSeconds: number[] = []
 
-  constructor(options: MAGRPOTrainerOptions<Row>) {
+  /** @param extension for relatives of MAGRPO; not for users. */
+  constructor(options: MAGRPOTrainerOptions<Row>, extension?: (table: Table) => Extension) {
     const { agents, tokenizer, config = {}, run, trackers = [], onNotice = () => {} } = options
     this.options = options
     this.config = resolveConfig(config, agents.length)
     this.table = seatAgents(agents, this.config, tokenizer)
     checkTask(options, this.config)
+    this.extension = extension?.(this.table) ?? null
     this.session = new Session({
       run: typeof run === 'string' ? { directory: run } : (run ?? null),
       trackers,
       config: this.config,
       table: this.table,
+      extension: this.extension,
       onNotice,
     })
   }
@@ -226,6 +231,7 @@ export class MAGRPOTrainer<Row extends PromptRow> {
         task: this.options,
         samplers: this.samplers,
         references: this.references!,
+        extension: this.extension,
         totalSteps,
         signal,
         trainSignal: grace.signal,
@@ -355,7 +361,7 @@ export class MAGRPOTrainer<Row extends PromptRow> {
 
   /** Writes the agents' models to `agent_0/`, `agent_1/`, ... of a folder, and `manifest.json`. */
   saveModel(directory: string, options: CallOptions & ExportOptions = {}): Promise<void> {
-    return saveAgents(this.table, directory, options)
+    return saveAgents(this.table, directory, options, this.extension?.parts)
   }
 
   private async tellOfGivenUp(): Promise<void> {

@@ -8,6 +8,7 @@ import type { Policy, Samplers, Table } from './agents.js'
 import { analyseTrees, type AnalysedNode, type Analysis } from './analyse.js'
 import { NodeBuffer, type BufferedNode } from './buffer.js'
 import { lossOf, type ResolvedConfig } from './config.js'
+import type { ExtendedAnalysis, Extension } from './extension.js'
 import type { Sample } from './datums.js'
 import { RewardFailures } from './judge.js'
 import { learn, type Learning } from './learn.js'
@@ -25,6 +26,8 @@ export interface UpdateContext<Row> {
   readonly samplers: Samplers
   /** [agent]. */
   readonly references: readonly (SamplingClient | null)[]
+  /** Of a relative of MAGRPO. */
+  readonly extension: Extension | null
   /** Null: unknown. */
   readonly totalSteps: number | null
   /** Stops sampling, judging and transitions. */
@@ -65,10 +68,11 @@ export async function runUpdate<Row extends PromptRow>(
   const grown = performance.now()
   const { references, signal } = context
   const options = { config, seats: table.seats, references, baselines: state.baselines, envStep: state.envStep, signal }
-  const analysis = await analyseTrees(trees.roots, options)
+  const analysis: ExtendedAnalysis = await (context.extension?.analyse ?? analyseTrees)(trees.roots, options)
   const analysed = performance.now()
   const { plans, buffers } = plan(analysis.nodes, batch.endOfEpoch, state, context, random)
-  const learnt = await trainPolicies(plans, state.step, context)
+  const learnt = await trainPolicies(plans, state.step, analysis, context)
+  const extra = await trainOthers(analysis, learnt, state.step, context)
   const trained = performance.now()
 
   const times = {
@@ -84,6 +88,7 @@ export async function runUpdate<Row extends PromptRow>(
     epoch: batch.epoch,
     env_step: analysis.envStep,
     ...measure(analysis, learnt, state.step, context),
+    ...extra,
     'reward/failures': failures.total - state.failures.total,
     ...times,
     ...performanceMetrics(analysis.nodes, learnt, times),
@@ -163,6 +168,7 @@ function plan<Row>(
 async function trainPolicies<Row>(
   plans: ReadonlyMap<Policy, readonly PlannedStep[]>,
   step: number,
+  { beforeStep }: ExtendedAnalysis,
   context: UpdateContext<Row>,
 ): Promise<Map<Policy, Learning[]>> {
   const { config, trainSignal, onWeightsChange } = context
@@ -176,11 +182,26 @@ async function trainPolicies<Row>(
       trainSignal.throwIfAborted()
       const client = policy.client as TrainingClient
       const options = { loss, optim, maxSamplerGap: config.maxSamplerGap, step, signal: trainSignal }
-      done.push(await learn(client, samples, { ...options, onStep: onWeightsChange }))
+      const first = done.length === 0 && beforeStep !== undefined
+      const add = first && { beforeStep: () => beforeStep(policy, { step, signal: trainSignal }) }
+      done.push(await learn(client, samples, { ...options, ...add, onStep: onWeightsChange }))
     }
   })
   await runLimited(jobs, config.maxConcurrentPolicies)
   return learnt
+}
+
+async function trainOthers<Row>(
+  { train }: ExtendedAnalysis,
+  learnt: ReadonlyMap<Policy, readonly Learning[]>,
+  step: number,
+  context: UpdateContext<Row>,
+): Promise<Record<string, number>> {
+  if (!train) return {}
+  const stepped = new Set([...learnt].filter(([, steps]) => steps.length > 0).map(([policy]) => policy))
+  const optim = (learningRate: number) => adamOptions(learningRateAt(learningRate, step, context), context.config)
+  const { trainSignal: signal, onWeightsChange } = context
+  return train({ step, optim, stepped, signal, onWeightsChange })
 }
 
 /** The learning rate of the update after `step` finished ones. */
@@ -200,8 +221,12 @@ function learningRateAt<Row>(
 function optimOptions<Row>(policy: Policy, step: number, context: UpdateContext<Row>): OptimStepOptions {
   const { config, table } = context
   const { learningRate } = table.seats[policy.seats[0]!]!.settings
+  return adamOptions(learningRateAt(learningRate, step, context), config)
+}
+
+function adamOptions(learningRate: number, config: ResolvedConfig): OptimStepOptions {
   return {
-    learningRate: learningRateAt(learningRate, step, context),
+    learningRate,
     beta1: config.adamBeta1,
     beta2: config.adamBeta2,
     epsilon: config.adamEpsilon,
