@@ -11,7 +11,8 @@ export class Conversation {
 
   /** @throws EnvContractError when the first messages cannot begin a conversation */
   constructor(env: MessageEnv, initial: readonly Message[]) {
-    this.#envName = env.constructor?.name || 'the environment'
+    const { name } = env.constructor
+    this.#envName = name === 'Object' || name === '' ? 'MessageEnv' : name
     const where = `${this.#envName}.initialObservation`
     checkMessages(initial, where)
     if (initial.length === 0) throw new EnvContractError(`${where}: expected at least one message, got none`)
