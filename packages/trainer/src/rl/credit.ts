@@ -14,7 +14,7 @@ export interface EpisodeRewards {
  * group's reward (Sutton & Barto 2018, equation 3.8). G_0 is the return of the episode.
  */
 export function turnReturns({ steps, group = 0 }: EpisodeRewards, discount: number): number[] {
-  const returns = new Array<number>(steps.length).fill(0)
+  const returns = steps.map(() => 0)
   let next = 0
   for (let t = steps.length - 1; t >= 0; t--) {
     next = steps[t]! + (t === steps.length - 1 ? group : discount * next)

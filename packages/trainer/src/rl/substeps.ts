@@ -1,4 +1,11 @@
-import { NonFiniteError, type Datum, type Loss, type OptimStepOptions, type TrainingClient } from '@selfplay/engine'
+import {
+  InvalidInputError,
+  NonFiniteError,
+  type Datum,
+  type Loss,
+  type OptimStepOptions,
+  type TrainingClient,
+} from '@selfplay/engine'
 import { SamplerGapError } from '../errors.js'
 import { holdRefusedGradients } from '../refused-gradients.js'
 
@@ -64,7 +71,7 @@ export async function trainSubsteps(
     const datums = part.map(({ datum }) => datum)
     const call = options.signal ? { signal: options.signal } : {}
     const result = await client.forwardBackward(datums, options.loss, call).catch((error: unknown) => {
-      throw error instanceof NonFiniteError ? nameDatum(error, part, options.step) : error
+      throw nameDatum(error, part, options.step)
     })
     const freshHere = part.map(({ policyVersion }) => policyVersion === version)
     checkGap(client, part, result.logprobs, freshHere, options)
@@ -79,15 +86,17 @@ export async function trainSubsteps(
   return { steps, logprobs, fresh }
 }
 
-function nameDatum(error: NonFiniteError, part: readonly RLDatum[], step: number): NonFiniteError {
+/** An error about one datum, with the place that it came from. */
+function nameDatum(error: unknown, part: readonly RLDatum[], step: number): unknown {
+  if (!(error instanceof NonFiniteError || error instanceof InvalidInputError)) return error
   const index = error.details['datum']
   const found = typeof index === 'number' ? part[index] : undefined
   if (!found) return error
   const { group, slot, turns } = found
-  return new NonFiniteError(
-    `update ${step + 1}, group ${group}, slot ${slot}, turns ${turns.join(' to ')}: ${error.message}; the weights are unchanged`,
-    { ...error.details, step: step + 1, group, slot, turns: [...turns] },
-  )
+  const place = `update ${step + 1}, group ${group}, slot ${slot}, turns ${turns.join(' to ')}`
+  const details = { ...error.details, step: step + 1, group, slot, turns: [...turns] }
+  const Kind = error instanceof NonFiniteError ? NonFiniteError : InvalidInputError
+  return new Kind(`${place}: ${error.message}; the weights are unchanged`, details)
 }
 
 const nameStep = (error: NonFiniteError, step: number): NonFiniteError =>

@@ -1,4 +1,4 @@
-import { html, type Html } from './html.js'
+import { fragment, type Html } from './html.js'
 
 export interface Point {
   readonly x: number
@@ -40,7 +40,7 @@ function rangeOf(values: readonly number[]): [number, number] {
 /** A line through points as SVG. A point alone is a dot. Values that are not finite leave a gap. */
 export function lineChart(title: string, points: readonly Point[]): Html {
   const finite = points.filter(({ y }) => Number.isFinite(y))
-  if (finite.length === 0) return html`<p class="note">no values yet</p>`
+  if (finite.length === 0) return fragment`<p class="note">no values yet</p>`
   const [x0, x1] = rangeOf(finite.map(({ x }) => x))
   const [y0, y1] = rangeOf(finite.map(({ y }) => y))
   const atX = (x: number) => (LEFT + ((x - x0) / (x1 - x0)) * (WIDTH - LEFT - RIGHT)).toFixed(1)
@@ -54,25 +54,18 @@ export function lineChart(title: string, points: readonly Point[]): Html {
     .filter((run) => run.length > 0)
     .map((run) =>
       run.length === 1
-        ? html`<circle class="dot" cx="${atX(run[0]!.x)}" cy="${atY(run[0]!.y)}" r="3" />`
-        : html`<polyline class="line" points="${run.map(({ x, y }) => `${atX(x)},${atY(y)}`).join(' ')}" />`,
+        ? fragment`<circle class="dot" cx="${atX(run[0]!.x)}" cy="${atY(run[0]!.y)}" r="3"/>`
+        : fragment`<polyline class="line" points="${run.map(({ x, y }) => `${atX(x)},${atY(y)}`).join(' ')}"/>`,
     )
   const yTicks = ticks(y0, y1).map(
-    (y) => html`<text x="${LEFT - 6}" y="${atY(y)}" text-anchor="end" dominant-baseline="middle">${short(y)}</text>`,
+    (y) =>
+      fragment`<text x="${LEFT - 6}" y="${atY(y)}" text-anchor="end" dominant-baseline="middle">${short(y)}</text>`,
   )
   const xTicks = ticks(x0, x1)
     .filter(Number.isInteger)
-    .map((x) => html`<text x="${atX(x)}" y="${HEIGHT - 8}" text-anchor="middle">${short(x)}</text>`)
-  return html`<svg
-    viewBox="0 0 ${WIDTH} ${HEIGHT}"
-    width="${WIDTH}"
-    height="${HEIGHT}"
-    role="img"
-    aria-label="${title}"
-  >
-    <path class="axis" d="M${LEFT} ${TOP}V${HEIGHT - BOTTOM}H${WIDTH - RIGHT}" />
-    ${yTicks}${xTicks}${drawn}
-  </svg>`
+    .map((x) => fragment`<text x="${atX(x)}" y="${HEIGHT - 8}" text-anchor="middle">${short(x)}</text>`)
+  return fragment`<svg viewBox="0 0 ${WIDTH} ${HEIGHT}" width="${WIDTH}" height="${HEIGHT}" role="img" aria-label="${title}">
+<path class="axis" d="M${LEFT} ${TOP}V${HEIGHT - BOTTOM}H${WIDTH - RIGHT}"/>${yTicks}${xTicks}${drawn}</svg>`
 }
 
 const TABLE_ROWS = 10
@@ -84,22 +77,6 @@ export function pointTable(name: string, points: readonly Point[]): Html {
     { length: count },
     (_, k) => points[count === 1 ? 0 : Math.round((k * (points.length - 1)) / (count - 1))]!,
   )
-  const rows = chosen.map(
-    ({ x, y }) =>
-      html`<tr>
-        <td>${x}</td>
-        <td>${short(y)}</td>
-      </tr>`,
-  )
-  return html`<table>
-    <thead>
-      <tr>
-        <th>update</th>
-        <th>${name}</th>
-      </tr>
-    </thead>
-    <tbody>
-      ${rows}
-    </tbody>
-  </table>`
+  const rows = chosen.map(({ x, y }) => fragment`<tr><td>${x}</td><td>${short(y)}</td></tr>`)
+  return fragment`<table><thead><tr><th>update</th><th>${name}</th></tr></thead><tbody>${rows}</tbody></table>`
 }

@@ -33,7 +33,7 @@ const partMarkup = (part: Part): string => {
 }
 
 /** A piece of a page. Whatever is put in as text or number is escaped; only pieces made by this function are not. */
-export const html = (strings: TemplateStringsArray, ...parts: readonly Part[]): Html => ({
+export const fragment = (strings: TemplateStringsArray, ...parts: readonly Part[]): Html => ({
   markup: strings.map((text, k) => (k === 0 ? text : partMarkup(parts[k - 1]!) + text)).join(''),
 })
 
@@ -54,22 +54,18 @@ const STYLE_HASH = createHash('sha256').update(STYLE, 'utf8').digest('base64')
 
 /** A whole page without scripts, forms or anything from elsewhere; its policy forbids them too. */
 export function page(title: string, body: Html): string {
-  return html`<!doctype html>
-    <html lang="en">
-      <head>
-        <meta charset="utf-8" />
-        <meta
-          http-equiv="Content-Security-Policy"
-          content="default-src 'none'; style-src 'sha256-${STYLE_HASH}'; base-uri 'none'; form-action 'none'"
-        />
-        <meta name="viewport" content="width=device-width" />
-        <title>${title}</title>
-        <style>
-          ${{ markup: STYLE }}
-        </style>
-      </head>
-      <body>
-        ${body}
-      </body>
-    </html> `.markup
+  return fragment`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'sha256-${STYLE_HASH}'; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width">
+<title>${title}</title>
+<style>${{ markup: STYLE }}</style>
+</head>
+<body>
+${body}
+</body>
+</html>
+`.markup
 }

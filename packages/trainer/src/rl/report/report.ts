@@ -1,7 +1,7 @@
 import type { MetricsRow } from '../../track/tracker.js'
 import type { GroupRecord } from '../record.js'
 import { lineChart, pointTable, short, type Point } from './chart.js'
-import { html, page, type Html } from './html.js'
+import { fragment, page, type Html } from './html.js'
 
 /** What a chart is made for, when there are values of it. */
 const CHARTS: readonly (readonly [name: string, title: string])[] = [
@@ -42,12 +42,12 @@ export function renderReport({ name, rows, evaluations, groups }: ReportContent)
   const evaluated = evaluationNames(evaluations).map((metric) =>
     chartSection(`Evaluation: ${metric}`, metric, pointsOf(evaluations, metric)),
   )
-  const body = html`<h1>${name}, update ${step}</h1>
-    ${charts}${evaluated}
-    <h2>Episodes of update ${step}</h2>
-    ${groups.length === 0 ? html`<p class="note">none shown</p>` : groups.map(groupSection)}
-    <h2>All numbers of update ${step}</h2>
-    ${numbersTable(newest ?? {})}`
+  const body = fragment`<h1>${name}, update ${step}</h1>
+${charts}${evaluated}
+<h2>Episodes of update ${step}</h2>
+${groups.length === 0 ? fragment`<p class="note">none shown</p>` : groups.map(groupSection)}
+<h2>All numbers of update ${step}</h2>
+${numbersTable(newest ?? {})}`
   return page(`${name}, update ${step}`, body)
 }
 
@@ -60,59 +60,40 @@ const evaluationNames = (rows: readonly MetricsRow[]): string[] => {
 }
 
 function chartSection(title: string, metric: string, points: readonly Point[]): Html {
-  if (points.length === 0) return html``
-  return html`<h2>${title}</h2>
-    <div class="pair">${lineChart(title, points)}${pointTable(metric, points)}</div> `
+  if (points.length === 0) return fragment``
+  return fragment`<h2>${title}</h2>
+<div class="pair">${lineChart(title, points)}${pointTable(metric, points)}</div>
+`
 }
 
 function numbersTable(row: MetricsRow): Html {
-  const lines = Object.entries(row).map(
-    ([name, value]) =>
-      html`<tr>
-        <td>${name}</td>
-        <td>${short(value)}</td>
-      </tr>`,
-  )
-  return html`<table>
-    <thead>
-      <tr>
-        <th>metric</th>
-        <th>value</th>
-      </tr>
-    </thead>
-    <tbody>
-      ${lines}
-    </tbody>
-  </table>`
+  const lines = Object.entries(row).map(([name, value]) => fragment`<tr><td>${name}</td><td>${short(value)}</td></tr>`)
+  return fragment`<table><thead><tr><th>metric</th><th>value</th></tr></thead><tbody>${lines}</tbody></table>`
 }
 
 function groupSection(record: GroupRecord): Html {
   const tags = record.tags.length > 0 ? ` (${record.tags.join(', ')})` : ''
-  const reason = record.reason === null ? html`` : html`<p class="note">${record.reason}</p>`
+  const reason = record.reason === null ? fragment`` : fragment`<p class="note">${record.reason}</p>`
   const failures = record.failures.map(
     ({ slot, boundary, code, message }) =>
-      html`<p class="note">slot ${slot ?? 'all'}: ${boundary}: ${code}: ${message}</p>`,
+      fragment`<p class="note">slot ${slot ?? 'all'}: ${boundary}: ${code}: ${message}</p>`,
   )
-  return html`<h3>Group ${record.group}${tags}: ${record.status}, ${record.use}</h3>
-    ${reason}${failures}${record.members.map(memberSection)}`
+  return fragment`<h3>Group ${record.group}${tags}: ${record.status}, ${record.use}</h3>
+${reason}${failures}${record.members.map(memberSection)}`
 }
 
 function memberSection(member: GroupRecord['members'][number]): Html {
   const { slot, reward, groupReward, stopReason, turns, advantages } = member
-  const shown = turns.map(
-    (turn, t) =>
-      html`<pre>${turn.promptText ?? turn.prompt.join(' ')}</pre>
-        <pre class="sampled">${turn.text ?? turn.tokens.join(' ')}</pre>
-        <p class="note">
-          turn ${t + 1}: reward ${short(turn.reward)}, advantage ${advantages ? short(advantages[t]!) : 'none'},
-          ${turn.tokens.length} tokens${turn.masked ? ', masked' : ''}
-        </p> `,
-  )
-  return html`<details>
-    <summary>
-      Slot ${slot}: reward ${short(reward)} (of the group ${short(groupReward)}), ended by
-      ${stopReason ?? 'the environment'}
-    </summary>
-    ${shown}
-  </details> `
+  const shown = turns.map((turn, t) => {
+    const advantage = advantages ? short(advantages[t]!) : 'none'
+    const facts = `reward ${short(turn.reward)}, advantage ${advantage}, ${turn.tokens.length} tokens${turn.masked ? ', masked' : ''}`
+    return fragment`<pre>${turn.promptText ?? turn.prompt.join(' ')}</pre>
+<pre class="sampled">${turn.text ?? turn.tokens.join(' ')}</pre>
+<p class="note">turn ${t + 1}: ${facts}</p>
+`
+  })
+  const summary = `Slot ${slot}: reward ${short(reward)} (of the group ${short(groupReward)}), ended by ${stopReason ?? 'the environment'}`
+  return fragment`<details><summary>${summary}</summary>
+${shown}</details>
+`
 }
