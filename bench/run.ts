@@ -42,6 +42,16 @@ function count(name: string, text: string): number {
   throw new RangeError(`--${name} must be a whole number >= 1, got "${text}"`)
 }
 
+/** What was typed, less where the results were to go. */
+function command(): string {
+  const flags = (['runs', 'threads'] as const).flatMap((name) => {
+    const value = values[name]
+    return value === undefined || (name === 'threads' && value === '2') ? [] : [`--${name} ${value}`]
+  })
+  const rest = [...positionals, ...flags]
+  return rest.length === 0 ? 'npm run bench' : `npm run bench -- ${rest.join(' ')}`
+}
+
 const say = (text: string) => process.stderr.write(text)
 
 function print(benchCase: Case, { rows }: Pick<Outcome, 'rows'>): void {
@@ -70,6 +80,7 @@ async function main(): Promise<void> {
 
 class Bench {
   readonly #load: Load
+  readonly #date = new Date().toISOString()
   readonly #results: Record<string, CaseResult> = {}
   readonly #options = {
     threads: count('threads', values.threads),
@@ -105,8 +116,8 @@ class Bench {
   async #resultOf({ rows, runs, ours, peer, versions }: Outcome): Promise<CaseResult> {
     const machine = await machineInfo()
     return {
-      date: new Date().toISOString(),
-      command: ['npm run bench', ...(process.argv.length > 2 ? ['--', ...process.argv.slice(2)] : [])].join(' '),
+      date: this.#date,
+      command: command(),
       runs,
       threads: this.#options.threads,
       load: this.#load,

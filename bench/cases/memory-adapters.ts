@@ -8,7 +8,6 @@ import { medianValue } from '../lib/statistics.js'
 interface Settings {
   readonly folder: string
   readonly baseBytes: number
-  readonly vocabSize: number
   readonly updates: number
   readonly newTokens: number
   readonly activationBytes: number
@@ -69,7 +68,6 @@ export const memoryAdapters = defineCase<Settings>({
     return {
       folder: await modelFolder(spec),
       baseBytes: weightBytes(spec),
-      vocabSize: spec.vocabSize,
       updates: 2,
       newTokens: quick ? 4 : 32,
       activationBytes: 512 * 2 ** 20,

@@ -13,7 +13,7 @@ const measured = z.object({
 const maybe = z.number().nullable()
 
 const caseResult = z.object({
-  /** ISO 8601. */
+  /** When the call began, ISO 8601. */
   date: z.string(),
   command: z.string(),
   runs: z.number(),
