@@ -1,8 +1,9 @@
 import type { LearningCheck } from './check.js'
 import { lengthRatioCheck } from './length-ratio.js'
+import { multiTurnFeedbackCheck } from './multi-turn-feedback.js'
 
 /** Every learning check, in the order of the table. */
-export const checks: readonly LearningCheck[] = [lengthRatioCheck]
+export const checks: readonly LearningCheck[] = [lengthRatioCheck, multiTurnFeedbackCheck]
 
 /** @throws RangeError naming the checks that there are. */
 export function checkNamed(name: string): LearningCheck {

@@ -9,5 +9,6 @@ export * from '@selfplay/trainer'
 // Names that two packages have: what stands here counts.
 export { writeFileAtomic, type Agent, type SkippedCheckpoint } from '@selfplay/trainer'
 export { loadAgents, type LoadAgentsOptions, type LoadedAgent } from './agents.js'
+export { fixedDecimals } from './fixed-decimals.js'
 export { rewardCurve, type CurveOptions } from './terminal/curve.js'
 export { oneLine, stripControls } from './terminal/strip.js'

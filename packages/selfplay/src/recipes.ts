@@ -45,3 +45,24 @@ export const lengthRatioTiny: Recipe = {
   checkpointEvery: 40,
   unseenPrompts: 20,
 }
+
+/** The settings of the multi-turn tutorial, for models of a size that people use. */
+export const multiTurnFeedbackTutorial: Recipe = {
+  ...lengthRatioTutorial,
+  epochs: 2,
+  generations: 4,
+  maxNewTokens: 64,
+  rewardScale: 1,
+  loggingSteps: 1,
+}
+
+/** For the bundled model, see {@link lengthRatioTiny}. */
+export const multiTurnFeedbackTiny: Recipe = {
+  ...multiTurnFeedbackTutorial,
+  epochs: 60,
+  promptsPerUpdate: 4,
+  learningRate: 1e-3,
+  loggingSteps: 10,
+  checkpointEvery: 50,
+  unseenPrompts: 20,
+}

@@ -4,7 +4,7 @@ import type { Policy, Seat, Table } from '../magrpo/agents.js'
 import type { TextCodec } from '../magrpo/types.js'
 
 /** A critic, with the tokenizer of its text where it has one of its own. */
-export type Critic = CriticClient & { readonly tokenizer?: TextCodec | undefined }
+export type AgentCritic = CriticClient & { readonly tokenizer?: TextCodec | undefined }
 
 /** A critic at work: whose values it gives, and how it reads text. */
 export interface CriticSeat {
@@ -27,7 +27,7 @@ const trainedSeats = ({ seats }: Table): Seat[] => seats.filter(({ kind }) => ki
  *
  * @throws ConfigError when one is missing, is no critic, or reads other ids than its agent writes.
  */
-export function criticPerAgent(table: Table, critics: readonly (Critic | null)[] | undefined): CriticSeat[] {
+export function criticPerAgent(table: Table, critics: readonly (AgentCritic | null)[] | undefined): CriticSeat[] {
   if (critics && critics.length !== table.seats.length) {
     throw new ConfigError(`critics: expected one per agent (${table.seats.length}), got ${critics.length}`, {
       expected: table.seats.length,
@@ -44,7 +44,7 @@ export function criticPerAgent(table: Table, critics: readonly (Critic | null)[]
         agent: seat.index,
       })
     }
-    const codec = policy ? null : codecFor(client as Critic, seat)
+    const codec = policy ? null : codecFor(client as AgentCritic, seat)
     const known = found.find((one) => one.client === client)
     if (known) known.agents.push(seat.index)
     else {
@@ -60,7 +60,7 @@ export function criticPerAgent(table: Table, critics: readonly (Critic | null)[]
  *
  * @throws ConfigError when it is none, is also an agent, or has no tokenizer that fits.
  */
-export function sharedCritic(table: Table, critic: Critic | undefined): CriticSeat {
+export function sharedCritic(table: Table, critic: AgentCritic | undefined): CriticSeat {
   if (!critic || !isCritic(critic)) {
     throw new ConfigError('critic: expected a critic, e.g. from loadCritic, got none: the agents share one here')
   }
@@ -85,7 +85,7 @@ function noCritic(agent: number, given: boolean): ConfigError {
 }
 
 /** Ids pass as they are where both read one vocabulary; a critic with another tokenizer gets text. */
-function codecFor(critic: Critic, seat: Seat): TextCodec | null {
+function codecFor(critic: AgentCritic, seat: Seat): TextCodec | null {
   const own = critic.tokenizer
   if (own && !(critic.info.vocabSize === seat.policy!.client!.info.vocabSize && sameCodec(own, seat.codec!))) return own
   fallbackCodec(critic, seat)
@@ -100,7 +100,7 @@ function sameCodec(a: TextCodec, b: TextCodec): boolean {
   return a === b || String(a.encode(PROBE)) === String(b.encode(PROBE))
 }
 
-function fallbackCodec(critic: Critic, seat: Seat): TextCodec {
+function fallbackCodec(critic: AgentCritic, seat: Seat): TextCodec {
   const own = critic.info.vocabSize
   const agents = seat.policy!.client!.info.vocabSize
   if (own === agents) return seat.codec!

@@ -2,7 +2,7 @@ import { refuseUnknown } from '../magrpo/check-task.js'
 import { MAGRPOTrainer, type MAGRPOTrainerOptions } from '../magrpo/trainer.js'
 import type { PromptRow } from '../magrpo/types.js'
 import { iacConfigSchema, resolveCommon, splitConfig, type CriticSettings, type IACConfig } from './config.js'
-import { criticPerAgent, type Critic } from './critics.js'
+import { criticPerAgent, type AgentCritic } from './critics.js'
 import { criticExtension } from './extension.js'
 
 export interface IACTrainerOptions<Row extends PromptRow> extends Omit<
@@ -14,7 +14,7 @@ export interface IACTrainerOptions<Row extends PromptRow> extends Omit<
    * A critic for each agent, [agent]; null for agents that are not trained. The same critic twice is one. Default: the agents
    * judge themselves, with the value heads that `loadActorCritics` gives them; one optimiser step is then for both.
    */
-  readonly critics?: readonly (Critic | null)[]
+  readonly critics?: readonly (AgentCritic | null)[]
 }
 
 /**

@@ -10,7 +10,7 @@ export {
   type NodeValues,
   type TargetOptions,
 } from './credit.js'
-export type { Critic, CriticSeat } from './critics.js'
+export type { AgentCritic, CriticSeat } from './critics.js'
 export { IACTrainer, type IACTrainerOptions } from './iac.js'
 export { MAACTrainer, type MAACTrainerOptions } from './maac.js'
 export { jointState, valuedPlaces, type ValuedPlace } from './states.js'

@@ -2,7 +2,7 @@ import { refuseUnknown } from '../magrpo/check-task.js'
 import { MAGRPOTrainer, type MAGRPOTrainerOptions } from '../magrpo/trainer.js'
 import type { PromptRow } from '../magrpo/types.js'
 import { maacConfigSchema, resolveCommon, splitConfig, type CriticSettings, type MAACConfig } from './config.js'
-import { sharedCritic, type Critic } from './critics.js'
+import { sharedCritic, type AgentCritic } from './critics.js'
 import { criticExtension } from './extension.js'
 
 export interface MAACTrainerOptions<Row extends PromptRow> extends Omit<
@@ -11,7 +11,7 @@ export interface MAACTrainerOptions<Row extends PromptRow> extends Omit<
 > {
   readonly config?: MAACConfig
   /** Reads what all agents are shown (and answer, with `q`) as one text. */
-  readonly critic: Critic
+  readonly critic: AgentCritic
 }
 
 /**
