@@ -79,8 +79,8 @@ export function headRanges(vocabSize: number, count: number): { readonly start: 
   return Array.from({ length: count }, (_, i) => ({ start: edge(i), end: edge(i + 1) }))
 }
 
-/** The fewest chunks for which one piece of the logits of n positions takes at most `bytes` (default 256 MiB). */
-export function headChunksFor(config: Pick<ModelConfig, 'vocabSize'>, n: number, bytes = 256 * 2 ** 20): number {
+/** The fewest chunks for which one piece of the logits of n positions takes at most `bytes` . */
+export function headChunksFor(config: Pick<ModelConfig, 'vocabSize'>, n: number, bytes: number): number {
   return Math.min(config.vocabSize, Math.max(1, Math.ceil((4 * n * config.vocabSize) / bytes)))
 }
 

@@ -1,13 +1,13 @@
 import type { ModelFolder } from '../checkpoint/index.js'
 import type { ModelConfig } from '../models/config.js'
 import { attentionMask, maskName, ropeRows } from '../models/decoder.js'
-import { headChunksFor } from './logprob-model.js'
 import { ropeTables, type RopeTables } from '../models/rope.js'
 import { EMBEDDING, headWeightName, modelWeights } from '../models/weights.js'
 import type { PackedWeights, Runtime, Session, Tensor } from '../runtime/types.js'
 import { ParameterMath } from './adamw.js'
 import type { GraphLoss } from './losses.js'
 import type { LoraOptions } from './lora.js'
+import { trainingArena } from './memory-plan.js'
 import { companions, disposeAll, elements, type Companions, type Parameter } from './parameters.js'
 import { headChunks, trainingGraph, type HeadChunk, type TrainingPlan } from './training-graph.js'
 
@@ -81,10 +81,8 @@ export class ModelCore {
     return this.#packed
   }
 
-  /** The compiled graph for a loss, for micro-batches that train `n` positions. */
-  session(loss: GraphLoss, gradients: boolean, n: number): Promise<TrainingSession> {
-    // A power of two, so that a few graphs serve micro-batches of all sizes.
-    const chunks = 2 ** Math.ceil(Math.log2(headChunksFor(this.config, n)))
+  /** The compiled graph for a loss, with the head in so many chunks of the vocabulary. */
+  session(loss: GraphLoss, gradients: boolean, chunks: number): Promise<TrainingSession> {
     const { normalise: _, ...formula } = loss
     const key = JSON.stringify([formula, gradients, chunks])
     const known = this.#sessions.get(key)
@@ -102,7 +100,11 @@ export class ModelCore {
     for (const { name, file } of model.weights) {
       if (!file) weights[name] = this.#frozenTensor(name, chunks)
     }
-    const session = await this.runtime.createSession(model, { packing: 'none', weights })
+    const session = await this.runtime.createSession(model, {
+      packing: 'none',
+      weights,
+      arena: trainingArena(this.config),
+    })
     return { session, chunks }
   }
 

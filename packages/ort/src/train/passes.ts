@@ -1,11 +1,11 @@
 import { NonFiniteError, type CallOptions, type Datum } from '@selfplay/engine'
 import { gradientName } from '../autodiff/index.js'
-import type { ModelConfig } from '../models/config.js'
 import { headWeightName } from '../models/weights.js'
 import type { Tensor } from '../runtime/types.js'
 import { microBatches, scatter, type MicroBatch } from './batches.js'
 import { lossFeeds, normalisationScales, type GraphLoss } from './losses.js'
 import type { ModelCore, TrainingSession } from './model-core.js'
+import { headChunkCount, maxBatchTokens } from './memory-plan.js'
 import { disposeAll, type Companions, type Parameter } from './parameters.js'
 
 /** What a call over all its micro-batches found. */
@@ -24,29 +24,6 @@ export interface PassOptions extends CallOptions {
   readonly activationBytes: number
 }
 
-/** Most tokens of a micro-batch: beyond it, activations leave the processor's cache and passes over them slow down. */
-const CACHED_TOKENS = 1024
-
-/** Float32 numbers that forward and backward keep per token, about: what limits the size of a micro-batch. */
-function activationFloats(config: ModelConfig, length: number): number {
-  const { hiddenSize, intermediateSize, numHeads, numKvHeads, headDim, numLayers } = config
-  const projections = 3 * headDim * (numHeads + 2 * numKvHeads)
-  return (
-    numLayers * (6 * hiddenSize + 5 * intermediateSize + projections + 3 * numHeads * length) + 8 * intermediateSize
-  )
-}
-
-/** @internal Most tokens of a micro-batch of a call. */
-export function maxBatchTokens(
-  config: ModelConfig,
-  data: readonly Pick<Datum, 'tokens'>[],
-  { activationBytes }: Pick<PassOptions, 'activationBytes'>,
-): number {
-  const longest = data.reduce((length, { tokens }) => Math.max(length, tokens.length), 1)
-  const affordable = Math.floor(activationBytes / 4 / activationFloats(config, longest))
-  return Math.max(1, Math.min(affordable, CACHED_TOKENS))
-}
-
 /**
  * Runs a call's micro-batches over the given parameters. Gradients come in buffers of the core's, owned by the caller.
  *
@@ -59,7 +36,7 @@ export async function runPasses(
   loss: GraphLoss,
   options: PassOptions,
 ): Promise<PassResult> {
-  const batches = microBatches(data, { maxTokens: maxBatchTokens(core.config, data, options) })
+  const batches = microBatches(data, { maxTokens: maxBatchTokens(core.config, data, options.activationBytes) })
   const scales = normalisationScales(data, loss.normalise)
   const logprobs = data.map(({ tokens }) => new Float32Array(tokens.length))
   const sums = { loss: 0, entropy: 0, tokens: 0, logprob: 0 }
@@ -128,9 +105,9 @@ class Pass {
   }
 
   /** Per-position outputs, [n] each; gradients are written into `into` when given. */
-  async run(into: Companions | undefined, { signal }: CallOptions) {
-    const n = this.#batch.positions.length
-    const { session, chunks } = await this.#core.session(this.#loss, into !== undefined, n)
+  async run(into: Companions | undefined, { signal, activationBytes }: PassOptions) {
+    const headChunks = headChunkCount(this.#core.config, this.#batch.positions.length, activationBytes)
+    const { session, chunks } = await this.#core.session(this.#loss, into !== undefined, headChunks)
     const own: Tensor[] = []
     try {
       const feeds = { ...this.#feeds(own), ...this.#weights(chunks, own) }

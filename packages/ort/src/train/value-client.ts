@@ -13,7 +13,7 @@ import { microBatches, type MicroBatch } from './batches.js'
 import { OrtTrainingClient, type ClientOptions } from './client.js'
 import type { ModelCore } from './model-core.js'
 import { companions, disposeAll, type Companions, type Parameter } from './parameters.js'
-import { maxBatchTokens } from './passes.js'
+import { maxBatchTokens } from './memory-plan.js'
 import { valueGraph, type ValueGraphOptions } from './value-head.js'
 
 /** The file of an exported folder that holds the head, and the version of its layout. */
@@ -75,7 +75,9 @@ export class OrtValueClient extends OrtTrainingClient implements ActorCriticClie
   /** Runs all micro-batches of a call. Gradients belong to the caller; none are kept when it fails. */
   async #run(sequences: readonly Int32Array[], aim: Aim | null, { signal }: CallOptions) {
     const data = sequences.map((tokens) => ({ tokens, targets: tokens, weights: lastOnly(tokens.length) }))
-    const batches = microBatches(data, { maxTokens: maxBatchTokens(this.core.config, data, this.options) })
+    const batches = microBatches(data, {
+      maxTokens: maxBatchTokens(this.core.config, data, this.options.activationBytes),
+    })
     const values = new Float32Array(sequences.length)
     let sum = 0
     let total: ValueGradients | undefined
