@@ -110,25 +110,32 @@ class QuickJSSandbox implements Sandbox {
   async #run(request: object, signal: AbortSignal): Promise<SandboxResult> {
     signal.throwIfAborted()
     this.#closing.signal.throwIfAborted()
-    const worker = await (this.#worker ??= startWorker(this.#from))
+    this.#worker ??= startWorker(this.#from)
+    const worker = await this.#worker.catch((error: unknown) => {
+      this.#worker = undefined // the next call tries again
+      throw error
+    })
+    signal.throwIfAborted()
+    this.#closing.signal.throwIfAborted()
     const drop = () => {
       this.#worker = undefined
       return worker.terminate()
     }
     return await new Promise<SandboxResult>((resolve, reject) => {
       let timer: NodeJS.Timeout | undefined
+      let ignore = () => {}
       const settle = (act: () => void) => {
         clearTimeout(timer)
-        worker.unref()
-        worker.removeAllListeners()
+        ignore()
         signal.removeEventListener('abort', onAbort)
         this.#closing.signal.removeEventListener('abort', onClose)
+        worker.unref()
         act()
       }
       const stop = (act: () => void) => settle(() => void drop().then(act, reject))
       const onAbort = () => stop(() => reject(signal.reason as Error))
       const onClose = () => stop(() => reject(this.#closing.signal.reason as Error))
-      worker.on('message', (reply: Reply) => {
+      const onMessage = (reply: Reply) => {
         if (reply.type === 'started') {
           const timeout = { ok: false, kind: 'timeout', detail: 'the thread had to be ended' } as const
           timer = setTimeout(() => stop(() => resolve(timeout)), this.#limits.timeoutMs + GRACE_MS)
@@ -136,15 +143,26 @@ class QuickJSSandbox implements Sandbox {
           if (reply.broken) stop(() => resolve(reply.result))
           else settle(() => resolve(reply.result))
         }
-      })
-      worker.once('error', (cause) => stop(() => reject(broke(cause))))
-      worker.once('exit', (code) => stop(() => reject(broke(new Error(`the thread ended with code ${code}`)))))
+      }
+      ignore = listen(worker, onMessage, (error) => stop(() => reject(error)))
       signal.addEventListener('abort', onAbort, { once: true })
       this.#closing.signal.addEventListener('abort', onClose, { once: true })
       worker.ref()
       worker.postMessage(request)
     })
   }
+}
+
+/** Hears what a worker says, and that it ended, which it never should. @returns a function that stops it */
+function listen(
+  worker: Worker,
+  onMessage: (reply: Reply) => void,
+  onBroken: (error: SandboxError) => void,
+): () => void {
+  const onError = (cause: Error) => onBroken(broke(cause))
+  const onExit = (code: number) => onBroken(broke(new Error(`the thread ended with code ${code}`)))
+  worker.on('message', onMessage).once('error', onError).once('exit', onExit)
+  return () => void worker.off('message', onMessage).off('error', onError).off('exit', onExit)
 }
 
 const broke = (cause: Error) => new SandboxError(`the sandbox broke: ${cause.message}`, {}, { cause })
@@ -184,22 +202,22 @@ async function startWorker(from: string): Promise<Worker> {
   }
   const worker = new Worker(workerSource, { eval: true, workerData: { quickjs }, env: {}, execArgv: [], stdin: false })
   let timer: NodeJS.Timeout | undefined
+  let ignore = () => {}
   try {
     await new Promise<void>((resolve, reject) => {
       timer = setTimeout(() => reject(new SandboxError(`QuickJS has not loaded within ${LOAD_MS} ms`)), LOAD_MS)
-      worker.once('message', (reply: Reply) => {
+      const onMessage = (reply: Reply) => {
         if (reply.type === 'ready') resolve()
         else reject(new SandboxError(`QuickJS could not be loaded: ${'message' in reply ? reply.message : reply.type}`))
-      })
-      worker.once('error', (cause) => reject(broke(cause)))
-      worker.once('exit', (code) => reject(broke(new Error(`the thread ended with code ${code}`))))
+      }
+      ignore = listen(worker, onMessage, reject)
     })
   } catch (error) {
     await worker.terminate()
     throw error
   } finally {
     clearTimeout(timer)
-    worker.removeAllListeners()
+    ignore()
   }
   worker.unref()
   return worker

@@ -32,7 +32,7 @@ export function normaliseText(text: string, options: NormaliseOptions = {}): str
   if (!counts.accents) result = result.normalize('NFKD').replace(/\p{M}/gu, '').normalize('NFKC')
   if (!counts.case) result = result.toLowerCase().normalize('NFKC')
   if (!counts.punctuation)
-    result = result.replace(/[-.,:/](?=\d)|%|[\p{P}`]/gu, (mark) => (/^[-.,:/%]$/.test(mark) ? mark : ' '))
+    result = result.replace(/([-.,:/](?=\d)|%)|[\p{P}`]/gu, (_, ofNumber: string | undefined) => ofNumber ?? ' ')
   if (!counts.articles) result = result.replace(/(?<![\p{L}\p{N}])(?:an?|the)(?![\p{L}\p{N}])/giu, ' ')
   return result.replace(/\s+/gu, ' ').trim()
 }
