@@ -54,6 +54,10 @@ function actions({ stdout, env, signals, cwd, exit }: Process): Actions {
         release()
       }
     },
+    async inspect(run, options) {
+      const { runInspect } = await import('../inspect/run.js')
+      await runInspect(run, options, { screen: out, cwd: cwd() })
+    },
     async doctor({ json }) {
       const { describeReport, examine } = await import('./doctor.js')
       const report = await examine(env)

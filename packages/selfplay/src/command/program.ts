@@ -1,4 +1,5 @@
-import { Command } from 'commander'
+import { Command, Option } from 'commander'
+import { addInspect, type InspectOptions } from '../inspect/command.js'
 import { tasks } from '../tasks/index.js'
 import type { Screen } from '../terminal/screen.js'
 import { version } from '../version.js'
@@ -16,6 +17,7 @@ export interface TrainRequest {
 export interface Actions {
   train(request: TrainRequest): Promise<void>
   doctor(options: { readonly json: boolean }): Promise<void>
+  inspect(run: string, options: InspectOptions): Promise<void>
 }
 
 export interface Screens {
@@ -44,6 +46,7 @@ export function createProgram(actions: Actions, { out, err }: Screens): Command 
     })
     .showHelpAfterError('(selfplay --help lists commands and options)')
   addTrain(program, actions)
+  addInspect(program, (run, options) => actions.inspect(run, options))
   program
     .command('doctor')
     .description('say what this machine offers')
@@ -68,6 +71,7 @@ function addTrain(program: Command, actions: Actions): void {
     .option('--max-new-tokens <n>', 'longest answer in tokens', wholeFrom(1))
     .option('--temperature <t>', 'of sampling', positive)
     .option('--learning-rate <rate>', 'of AdamW', positive)
+    .addOption(new Option('--learning-rate-schedule <name>', 'how the rate goes over the run').choices(SCHEDULES))
     .option('--lora-rank <r>', 'train adapters of this rank on one shared model; 0: all weights', wholeFrom(0))
     .option('--unseen-prompts <n>', 'prompts never trained on, answered before and after', wholeFrom(0))
     .option('--output <folder>', 'the run folder (default: runs/<task>-<time>)', someText)

@@ -1,0 +1,177 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { RunFolderError, type RolloutRecord } from '@selfplay/trainer'
+import { main } from '../command/main.js'
+import { readUpdate } from './read-update.js'
+import { treeText } from './tree-text.js'
+
+const screen = { live: false, colours: false, width: 90, write: () => {} }
+
+function node(
+  place: { step: number; path?: number[]; row?: number },
+  answers: RolloutRecord['answers'],
+): RolloutRecord {
+  const { step, path = [], row = 0 } = place
+  const completion = (agent: number, k: number) => ({
+    text: `agent ${agent} says \u001b[31m${'x'.repeat(k + 1)}\u0007\nand more`,
+    tokens: [1],
+    logprobs: [-1],
+    stopReason: 'stop' as const,
+    policyVersion: 0,
+  })
+  return {
+    formatVersion: 1,
+    step,
+    epoch: 0,
+    envStep: 2,
+    row,
+    turn: path.length + 1,
+    path,
+    prompts: [0, 1].map((agent) => ({ text: `prompt ${path.join('.')} for ${agent}\u202e`, chat: false, tokens: [1] })),
+    completions: [0, 1].map((agent) => answers.map((_, k) => completion(agent, k))),
+    roles: null,
+    answers,
+    jointReturns: [0, 1].map(() => answers.map(({ rewards }) => rewards[0]!)),
+    returns: [0, 1].map(() => answers.map(({ rewards }) => rewards[0]!)),
+    advantages: [0, 1].map((agent) => answers.map((_, k) => k - 0.5 + agent)),
+  }
+}
+
+const answer = (k: number, reward: number | null, more: Partial<RolloutRecord['answers'][number]> = {}) => ({
+  generations: [k, k],
+  rawRewards: [reward, reward],
+  rewards: [reward, reward],
+  ending: null,
+  reason: null,
+  ...more,
+})
+
+let folder: string
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'selfplay-inspect-'))
+})
+afterAll(() => rm(folder, { recursive: true, force: true }))
+
+async function run(name: string, config: unknown, records: readonly unknown[] | string): Promise<string> {
+  const directory = join(folder, name)
+  await mkdir(directory, { recursive: true })
+  await writeFile(join(directory, 'config.json'), JSON.stringify(config))
+  const text = typeof records === 'string' ? records : records.map((record) => `${JSON.stringify(record)}\n`).join('')
+  await writeFile(join(directory, 'rollouts.jsonl'), text)
+  return directory
+}
+
+const magrpo = { formatVersion: 1, trainer: 'MAGRPO' }
+const root = (step: number) =>
+  node({ step }, [
+    answer(0, 0.25),
+    answer(1, 1, { ending: 'terminated', reason: 'reward 1 > threshold 0.9' }),
+    answer(2, null, { ending: 'left_out', reason: 'rewardFunc threw: \u001b]0;title\u0007no' }),
+  ])
+const child = (step: number) => node({ step, path: [0] }, [answer(0, 0.5, { ending: 'last_turn' })])
+
+describe('selfplay inspect', () => {
+  it('shows a tree: prompts, joint answers, rewards, returns, advantages, and who was ended and why', () => {
+    const text = treeText([root(1), child(1)], { screen, full: false })
+    expect(text).toMatchInlineSnapshot(`
+      "turn 1
+          prompt A  prompt for 0
+          prompt B  prompt for 1
+        1  reward 0.25  return 0.25  advantage A -0.50 B 0.50
+            A, 29 chars  agent 0 says x and more
+            B, 29 chars  agent 1 says x and more
+          turn 2
+              prompt A  prompt 0 for 0
+              prompt B  prompt 0 for 1
+            1  reward 0.50  return 0.50  advantage A -0.50 B 0.50
+                A, 29 chars  agent 0 says x and more
+                B, 29 chars  agent 1 says x and more
+        2  reward 1.00  return 1.00  advantage A 0.50 B 1.50  ended early: reward 1 > threshold 0.9
+            A, 30 chars  agent 0 says xx and more
+            B, 30 chars  agent 1 says xx and more
+        3  reward -  return -  advantage A 1.50 B 2.50  left out: rewardFunc threw: no
+            A, 31 chars  agent 0 says xxx and more
+            B, 31 chars  agent 1 says xxx and more
+      "
+    `)
+  })
+
+  it('shows whole texts, still without control sequences', () => {
+    const text = treeText([root(1)], { screen, full: true })
+    expect(text).toMatch(/agent 0 says x\n +and more\n/)
+    expect(Array.from(text).filter((character) => character < ' ' && character !== '\n')).toEqual([])
+  })
+
+  it('names the completions of crossed answers, processed rewards, and what a critic expected', () => {
+    const crossed = node({ step: 1 }, [
+      answer(0, 1, { generations: [0, 1], rewards: [2, 2], ending: 'last_turn' }),
+      answer(1, 1, { generations: [1, 0], ending: 'last_turn' }),
+    ])
+    const text = treeText(
+      [
+        {
+          ...crossed,
+          expected: [
+            [0.1, 0.2],
+            [0.3, 0.4],
+          ],
+        },
+      ],
+      { screen, full: false },
+    )
+    expect(text).toContain('1 (A1 B2)  reward 1.00  processed 2.00')
+    expect(text).toContain('expected A 0.10 B 0.40')
+  })
+
+  it('finds the newest update, or the one that is asked for; a line that is still being written does not count', async () => {
+    const directory = await run('two', magrpo, [root(1), child(1), root(2)])
+    expect((await readUpdate(directory, undefined)).records).toEqual([root(2)])
+    expect((await readUpdate(directory, 1)).records).toEqual([root(1), child(1)])
+    const half = JSON.stringify(root(3)).slice(0, 100)
+    const torn = await run('torn', magrpo, `${JSON.stringify(root(2))}\n${half}`)
+    expect(await readUpdate(torn, undefined)).toMatchObject({ step: 2, last: 2 })
+  })
+
+  it('says what is wrong with a folder', async () => {
+    const cases: [string, number | undefined, RegExp][] = [
+      [join(folder, 'nothing'), undefined, /holds no run/],
+      [await run('rl', { ...magrpo, trainer: 'rl' }, []), undefined, /run of "rl"/],
+      [await run('newer', { ...magrpo, formatVersion: 9 }, []), undefined, /layout version 9/],
+      [await run('empty', magrpo, []), undefined, /no update has finished/],
+      [await run('some', magrpo, [root(1), root(2)]), 7, /from 1 to 2/],
+    ]
+    for (const [directory, update, message] of cases) {
+      const failure = await readUpdate(directory, update).catch((error: unknown) => error)
+      expect(failure).toBeInstanceOf(RunFolderError)
+      expect((failure as Error).message).toMatch(message)
+    }
+  })
+
+  it('is a command', async () => {
+    const directory = await run('command', magrpo, [root(1), child(1), node({ step: 1, row: 4 }, [answer(0, 0.1)])])
+    const call = async (...args: string[]) => {
+      let [out, err] = ['', '']
+      const code = await main(['inspect', ...args], {
+        stdout: { write: (text: string) => (out += text) },
+        stderr: { write: (text: string) => (err += text) },
+        env: {},
+        signals: { on: () => {}, off: () => {} } as never,
+        cwd: () => folder,
+        exit: () => {},
+      })
+      return { code, out, err }
+    }
+    const all = await call('command')
+    expect(all).toMatchObject({ code: 0, err: '' })
+    expect(all.out).toContain(
+      `run       ${directory} (MAGRPO)\nupdate    1 (the newest is 1): 2 prompts, 3 nodes, 5 joint`,
+    )
+    const one = await call('command', '--prompt', '5')
+    expect(one.out).toContain('1 prompt, 1 node, 1 joint answer')
+    expect(await call('command', '--prompt', '2')).toMatchObject({ code: 2 })
+    expect((await call('elsewhere')).err).toContain('run_folder')
+    expect(await call('command', '--update', '0')).toMatchObject({ code: 2 })
+  })
+})
