@@ -130,3 +130,16 @@ export { splitEvenly, trainSubsteps, type Learnt, type RLDatum, type SubstepOpti
 export { RLTrainer, trainRL, type RLResult, type RLUpdate } from './rl/trainer.js'
 export { runRLUpdate, type RLUpdateContext, type RLUpdateResult } from './rl/update.js'
 export * from './actor-critic/index.js'
+export { SupervisedTrainer, supervisedUpdate, trainSupervised } from './supervised/trainer.js'
+export type { SupervisedResult, SupervisedUpdate, SupervisedUpdateOptions } from './supervised/trainer.js'
+export type { ResolvedSupervisedSettings, SupervisedConfig, SupervisedSettings } from './supervised/config.js'
+export {
+  examplesOf,
+  normaliseWeights,
+  packByTokens,
+  toSupervisedDatum,
+  type ConversationRow,
+  type SupervisedDatum,
+  type SupervisedRow,
+} from './supervised/examples.js'
+export { evaluateNll, nllEvaluator, nllOf, weightedBytes, type Nll, type NllOptions } from './supervised/nll.js'

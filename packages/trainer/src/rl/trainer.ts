@@ -2,12 +2,10 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CheckpointError, type CallOptions, type SamplingClient } from '@selfplay/engine'
 import type { RLDataset } from '@selfplay/env'
-import { followSignal } from '../deadline.js'
-import { CollapseError, ConfigError } from '../errors.js'
-import { evaluationDue, runEvaluators } from '../evaluate/evaluator.js'
-import { Grace } from '../grace.js'
+import { CollapseError } from '../errors.js'
 import { exists } from '../run/files.js'
 import { LoopSession, type RunNotice } from '../run/loop-session.js'
+import { TrainingLoop, type LoopSetup } from '../run/training-loop.js'
 import type { CreditedGroup } from './assemble.js'
 import { FREE_RL_SETTINGS } from './config.js'
 import { rlNotices } from './notices.js'
@@ -42,7 +40,6 @@ export interface RLResult {
   readonly metrics: Readonly<Record<string, number>> | null
 }
 
-const never = new AbortController().signal
 const REFERENCE = 'reference'
 
 /**
@@ -55,22 +52,21 @@ export const trainRL = (config: RLConfig, options: CallOptions = {}): Promise<RL
   new RLTrainer(config).train(options)
 
 /** The loop behind {@link trainRL}, for those who want to see each update. */
-export class RLTrainer {
+export class RLTrainer extends TrainingLoop<RLState, RLUpdate> {
   readonly config: ResolvedRLConfig
-  private readonly session: LoopSession<RLState>
+  protected readonly session: LoopSession<RLState>
+  protected readonly setup: LoopSetup
   private readonly decode: Decode | undefined
   private dataset: RLDataset | null = null
-  private state: RLState | null = null
   private reference: SamplingClient | null = null
   private newest: RLUpdate | null = null
-  private running = false
-  /** False from the first changed weight of an update to its end. */
-  private consistent = true
 
   /** @throws ConfigError */
   constructor(config: RLConfig) {
+    super()
     this.config = resolveRLConfig(config)
-    const { settings, client, run, trackers, renderer, tokenizer, onNotice = () => {} } = this.config
+    const { settings, client, evaluators, run, trackers, renderer, tokenizer, onNotice = () => {} } = this.config
+    this.setup = { ...settings, client, evaluators }
     this.decode = tokenizer && ((ids) => tokenizer.decode(ids))
     this.session = new LoopSession({
       kind: 'rl',
@@ -96,33 +92,8 @@ export class RLTrainer {
     return { steps: step, seconds, checkpoint: this.session.checkpoint, metrics: this.newest?.metrics ?? null }
   }
 
-  /** Trains, giving out each finished update. Leaving the loop early keeps what was learnt and writes a checkpoint. */
-  async *updates({ signal = never }: CallOptions = {}): AsyncGenerator<RLUpdate, void, undefined> {
-    if (this.running) throw new ConfigError('this run is already training: wait for it, or make a second one')
-    if (!this.consistent)
-      throw new ConfigError(
-        'this run stopped in the middle of an update: make a new one that resumes from a checkpoint',
-      )
-    this.running = true
-    const own = followSignal(signal)
-    let outcome: 'finished' | 'failed' | 'aborted' = 'aborted'
-    try {
-      signal.throwIfAborted()
-      await this.start()
-      yield* this.loop(own.signal)
-      outcome = 'finished'
-    } catch (error) {
-      if (!signal.aborted) outcome = 'failed'
-      throw error
-    } finally {
-      own.release()
-      await this.stop(outcome)
-    }
-  }
-
-  private async start(): Promise<void> {
-    this.dataset ??= await resolveDataset(this.config)
-    if (this.state) return this.session.reopen()
+  protected async begin(): Promise<void> {
+    this.dataset = await resolveDataset(this.config)
     const { state, resumed } = await this.session.start()
     this.state = state
     if (!resumed) await this.keepReference()
@@ -157,13 +128,12 @@ export class RLTrainer {
     return this.session.folder && join(this.session.folder.directory, REFERENCE)
   }
 
-  /** Updates of the whole run. */
+  /** Updates of the whole run; NaN before a data set that decides it is there. */
   get totalSteps(): number {
     return this.config.settings.steps ?? this.dataset?.length ?? Number.NaN
   }
 
-  private async *loop(signal: AbortSignal): AsyncGenerator<RLUpdate, void, undefined> {
-    await this.evaluateIfDue(false, signal)
+  protected async *loop(signal: AbortSignal): AsyncGenerator<RLUpdate, void, undefined> {
     const source = await this.openSource(signal)
     try {
       while (this.state!.step < this.totalSteps) {
@@ -181,8 +151,6 @@ export class RLTrainer {
     } finally {
       await source.close()
     }
-    await this.evaluateIfDue(true, signal)
-    await this.session.save(this.state!, this.protectedSteps)
   }
 
   private openSource(signal: AbortSignal): Promise<GroupSource> {
@@ -194,35 +162,28 @@ export class RLTrainer {
 
   private async update(batch: SampledBatch, started: number, signal: AbortSignal): Promise<Omit<RLUpdate, 'notices'>> {
     const { client, settings } = this.config
+    const { totalSteps } = this
     const before = this.state!
-    const grace = new Grace(signal, settings.abortGraceSeconds)
-    try {
+    const { metrics, groups, notices } = await this.change(signal, async (signals) => {
       const done = await runRLUpdate(batch.groups, before, {
         client,
         settings,
         reference: this.config.reference ?? this.reference,
-        totalSteps: this.totalSteps,
+        totalSteps,
         batches: this.dataset!.length,
         signal,
-        trainSignal: grace.signal,
-        onWeightsChange: () => {
-          this.consistent = false
-          grace.start()
-        },
+        ...signals,
       })
       const seconds = (performance.now() - started) / 1000
-      const metrics = { ...done.metrics, ...batch.times, ...performanceOf(done.metrics, seconds) }
-      const { notices, told } = rlNotices({ before, after: done.state, metrics, groups: done.groups })
-      this.state = { ...done.state, told, seconds: before.seconds + seconds }
-      this.consistent = true
-      const { step } = this.state
-      await this.session.update(metrics, () => done.groups.map((group) => toGroupRecord(group, step, this.decode)))
-      for (const notice of notices) await this.session.notice(notice, step)
-      const rewardMean = metrics['env/all/reward/total'] ?? Number.NaN
-      return { step, totalSteps: this.totalSteps, rewardMean, metrics, groups: done.groups }
-    } finally {
-      grace.end()
-    }
+      const row = { ...done.metrics, ...batch.times, ...performanceOf(done.metrics, seconds) }
+      const told = rlNotices({ before, after: done.state, metrics: row, groups: done.groups })
+      const state = { ...done.state, told: told.told, seconds: before.seconds + seconds }
+      return { state, metrics: row, groups: done.groups, notices: told.notices }
+    })
+    const { step } = this.state!
+    await this.session.update(metrics, () => groups.map((group) => toGroupRecord(group, step, this.decode)))
+    for (const notice of notices) await this.session.notice(notice, step)
+    return { step, totalSteps, rewardMean: metrics['env/all/reward/total'] ?? Number.NaN, metrics, groups }
   }
 
   private async afterUpdate(update: Omit<RLUpdate, 'notices'>, last: boolean, signal: AbortSignal): Promise<void> {
@@ -234,7 +195,7 @@ export class RLTrainer {
       await writeReport(folder, step, groups.slice(0, groupsInReport), this.decode)
     if (checkpointEvery > 0 && step % checkpointEvery === 0) {
       this.rememberBest()
-      await this.session.save(this.state!, this.protectedSteps)
+      await this.save()
     }
     if (collapse?.stop !== true || !this.state!.collapse.collapsed) return
     const { peak } = this.state!.collapse
@@ -253,43 +214,13 @@ export class RLTrainer {
     if (best === null || value > best.value) this.state = { ...this.state!, best: { step, value } }
   }
 
-  private get protectedSteps(): number[] {
+  protected override protectedSteps(): number[] {
     return this.state?.best ? [this.state.best.step] : []
   }
 
-  private async evaluateIfDue(last: boolean, signal: AbortSignal): Promise<void> {
-    const { evaluators, settings, client } = this.config
-    const { step } = this.state!
-    if (evaluators.length === 0 || !evaluationDue(this.state!, { every: settings.evalEvery, last })) return
-    const metrics = await runEvaluators(evaluators, client, { step, seed: settings.seed, signal })
-    await this.session.evaluation({ step, ...metrics })
-    this.state = { ...this.state!, evaluatedAt: step }
-  }
-
-  private async stop(outcome: 'finished' | 'failed' | 'aborted'): Promise<void> {
-    try {
-      if (!this.consistent) await this.tellOfGivenUp()
-      if (this.state && this.consistent && outcome !== 'finished') {
-        await this.session.save(this.state, this.protectedSteps).catch((error: unknown) => {
-          if (outcome === 'aborted') throw error
-          const message = `no checkpoint could be written: ${String(error)}`
-          return this.session.notice({ code: 'checkpoint', level: 'warning', message })
-        })
-      }
-      if (outcome === 'finished') {
-        await this.reference?.dispose()
-        this.reference = null
-      }
-    } finally {
-      this.running = false
-      await this.session.close(outcome)
-    }
-  }
-
-  private async tellOfGivenUp(): Promise<void> {
-    const from = this.session.checkpoint ?? 'the start: there is no checkpoint yet'
-    const message = `update ${this.state!.step + 1} was given up after the weights had changed: resuming goes on from ${from}`
-    await this.session.notice({ code: 'checkpoint', level: 'warning', message })
+  protected override async finished(): Promise<void> {
+    await this.reference?.dispose()
+    this.reference = null
   }
 }
 

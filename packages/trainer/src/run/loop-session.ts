@@ -82,7 +82,7 @@ export class LoopSession<S extends LoopState> {
 
   /** Starts a run, or takes one up again: weights, optimiser and everything in the state come from the checkpoint then. */
   async start(): Promise<{ readonly state: S; readonly resumed: boolean }> {
-    const { kind, run, client, settings, trackers } = this.options
+    const { kind, run, settings, trackers } = this.options
     const { folder } = this
     let state: S | null = null
     if (folder && run) {
@@ -98,11 +98,7 @@ export class LoopSession<S extends LoopState> {
       }
     }
     const resumed = state !== null
-    if (!resumed && holdsRefusedGradients(client)) {
-      throw new ConfigError(
-        'the client still holds the gradients of a step that was refused: load the model anew, or resume from a checkpoint',
-      )
-    }
+    if (!resumed) this.refuseLeftovers()
     if (folder) {
       await folder.open(this.lines)
       await folder.describe(await this.description(folder))
@@ -122,8 +118,16 @@ export class LoopSession<S extends LoopState> {
 
   /** Opens the files again for a loop that was interrupted in this process. */
   async reopen(): Promise<void> {
+    this.refuseLeftovers()
     await this.folder?.open(this.lines)
     this.opened = true
+  }
+
+  private refuseLeftovers(): void {
+    if (!holdsRefusedGradients(this.options.client)) return
+    throw new ConfigError(
+      'the client still holds the gradients of a step that was refused: load the model anew, or resume from a checkpoint',
+    )
   }
 
   private async findCheckpoint(folder: RunFolder, resume: true | string, found: boolean): Promise<string | null> {
