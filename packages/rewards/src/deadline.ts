@@ -1,7 +1,5 @@
 import { RewardsError } from './errors.js'
-
-/** A signal that never fires, for callers that gave none. */
-export const neverAborted: AbortSignal = new AbortController().signal
+import { onAbort } from './on-abort.js'
 
 /** Judging did not settle in time. */
 export class RewardTimeoutError extends RewardsError {
@@ -29,12 +27,11 @@ export async function withDeadline<T>(
       inner.abort(reason)
       reject(reason as Error)
     }
-    const onAbort = () => end(signal.reason)
     const timer = setTimeout(() => end(new RewardTimeoutError(seconds)), Math.min(seconds * 1000, 2 ** 31 - 1))
-    signal.addEventListener('abort', onAbort, { once: true })
+    const ignore = onAbort(signal, () => end(signal.reason))
     stop = () => {
       clearTimeout(timer)
-      signal.removeEventListener('abort', onAbort)
+      ignore()
     }
   })
   try {

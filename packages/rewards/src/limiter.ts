@@ -1,3 +1,5 @@
+import { onAbort } from './on-abort.js'
+
 /** Lets at most `limit` jobs run at once, first come first served. */
 export class Limiter {
   #free: number
@@ -27,15 +29,14 @@ export class Limiter {
     }
     await new Promise<void>((resolve, reject) => {
       const enter = () => {
-        signal.removeEventListener('abort', onAbort)
+        ignore()
         resolve()
       }
-      const onAbort = () => {
+      const ignore = onAbort(signal, () => {
         this.#waiting.splice(this.#waiting.indexOf(enter), 1)
         reject(signal.reason as Error)
-      }
+      })
       this.#waiting.push(enter)
-      signal.addEventListener('abort', onAbort, { once: true })
     })
   }
 }

@@ -1,6 +1,6 @@
 import type { Env, Trajectory } from '@selfplay/env'
 import { z } from 'zod'
-import { neverAborted } from '../deadline.js'
+import { neverAborted } from '../on-abort.js'
 import { RewardOptionsError, RewardValueError } from '../errors.js'
 import { attemptEach } from '../map-bounded.js'
 import { parseOptions, show } from '../options.js'

@@ -66,7 +66,11 @@ function plain(text: string): string {
     .replace(/π/g, ' pi ')
     .replace(
       new RegExp(`[${SUPERSCRIPTS}]+`, 'g'),
-      (run) => `^(${[...run].map((c) => SUPERSCRIPTS.indexOf(c)).join('')})`,
+      (run) =>
+        `^(${run
+          .split('')
+          .map((c) => SUPERSCRIPTS.indexOf(c))
+          .join('')})`,
     )
     .trim()
 }

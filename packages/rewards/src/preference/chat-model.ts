@@ -1,6 +1,6 @@
 import type { Renderer } from '@selfplay/renderers'
 import { z } from 'zod'
-import { neverAborted } from '../deadline.js'
+import { neverAborted } from '../on-abort.js'
 import { JudgeError } from '../errors.js'
 import { Limiter } from '../limiter.js'
 import { callable, having, parseOptions, show } from '../options.js'

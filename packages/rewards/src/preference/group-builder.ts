@@ -1,7 +1,7 @@
 import type { Env, EnvGroupBuilder, MetricReducers, Trajectory } from '@selfplay/env'
 import type { Message, Renderer } from '@selfplay/renderers'
 import { z } from 'zod'
-import { neverAborted } from '../deadline.js'
+import { neverAborted } from '../on-abort.js'
 import { RewardOptionsError } from '../errors.js'
 import { judgingShape, leftOut, type JudgingOptions, type MemberReward } from '../group/group-rewards.js'
 import { scoreMatches } from '../group/scores.js'
@@ -84,7 +84,9 @@ export class PairwisePreferenceGroupBuilder implements EnvGroupBuilder {
   }
 
   async makeEnvs(): Promise<Env[]> {
-    return await Promise.all(Array.from({ length: this.options.numEnvs }, (_, slot) => this.options.makeEnv(slot)))
+    return await Promise.all(
+      Array.from({ length: this.options.numEnvs }, async (_, slot) => await this.options.makeEnv(slot)),
+    )
   }
 
   /** A single environment, for the member that is played again. */

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { neverAborted } from '../deadline.js'
+import { neverAborted } from '../on-abort.js'
 import { RewardOptionsError } from '../errors.js'
 import { mapBounded } from '../map-bounded.js'
 import { parseOptions } from '../options.js'

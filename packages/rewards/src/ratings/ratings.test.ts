@@ -31,7 +31,9 @@ describe('Elo', () => {
         fc.double({ min: 0, max: 3000, noNaN: true }),
         fc.double({ min: 0, max: 3000, noNaN: true }),
         fc.constantFrom(0, 0.5, 1),
-        (a, b, score) => void expect(eloGain(a, b, score) + eloGain(b, a, 1 - score)).toBeCloseTo(0, 9),
+        (a, b, score) => {
+          expect(eloGain(a, b, score) + eloGain(b, a, 1 - score)).toBeCloseTo(0, 9)
+        },
       ),
     )
   })

@@ -67,10 +67,8 @@ describe('LinearRegex', () => {
         pattern,
         fc.string({ unit: fc.constantFrom('a', 'b', 'c', '\n', '1'), maxLength: 10 }),
         (source, text) => {
-          // what matches, and that anything does; captures in repetitions differ by design
-          expect(new LinearRegex(source).test(text)).toBe(new RegExp(source, 'u').test(text))
-          const nothing = new RegExp(`^(?:${source})$`, 'u').test('')
-          if (!nothing) expect(new LinearRegex(source).exec(text)?.start).toBe(builtIn(source, '', text)?.start)
+          // whether and where; captures in repetitions differ by design
+          expect(new LinearRegex(source).exec(text)?.start).toBe(builtIn(source, '', text)?.start)
         },
       ),
       { numRuns: 500 },
@@ -103,7 +101,7 @@ describe('LinearRegex', () => {
   it('takes a RegExp, and refuses the flags whose meaning it has not', () => {
     expect(new LinearRegex(/^A$/gim).exec('x\na')).toEqual({ start: 2, end: 3, groups: ['a'] })
     expect(() => new LinearRegex('a', 'y')).toThrow(/flags/)
-    expect(() => new LinearRegex(/a/v)).toThrow(/flags/)
+    expect(() => new LinearRegex('a', 'v')).toThrow(/flags/)
   })
 
   it('goes on from a place, seeing what stands before it', () => {

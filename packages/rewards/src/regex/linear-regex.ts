@@ -48,8 +48,8 @@ export class LinearRegex {
 
   /** The leftmost match that begins at `from` or later; the preferred one of those that begin there. */
   exec(text: string, from = 0): RegexMatch | undefined {
-    const characters = [...text.slice(from)]
-    const before = from > 0 ? [...text.slice(Math.max(0, from - 2), from)].at(-1) : undefined
+    const characters = Array.from(text.slice(from))
+    const before = from > 0 ? Array.from(text.slice(Math.max(0, from - 2), from)).at(-1) : undefined
     const slots = this.#run(characters, before)
     if (!slots) return undefined
     const offsets = [from]

@@ -1,7 +1,7 @@
 import type { Worker } from 'node:worker_threads'
 import { z } from 'zod'
-import { neverAborted } from '../deadline.js'
 import { RewardOptionsError, SandboxError, SandboxMissingError } from '../errors.js'
+import { neverAborted, onAbort } from '../on-abort.js'
 import { parseOptions, show } from '../options.js'
 import { workerSource } from './worker-source.js'
 
@@ -123,18 +123,14 @@ class QuickJSSandbox implements Sandbox {
     }
     return await new Promise<SandboxResult>((resolve, reject) => {
       let timer: NodeJS.Timeout | undefined
-      let ignore = () => {}
+      const ignore: (() => void)[] = []
       const settle = (act: () => void) => {
         clearTimeout(timer)
-        ignore()
-        signal.removeEventListener('abort', onAbort)
-        this.#closing.signal.removeEventListener('abort', onClose)
+        for (const stopListening of ignore) stopListening()
         worker.unref()
         act()
       }
       const stop = (act: () => void) => settle(() => void drop().then(act, reject))
-      const onAbort = () => stop(() => reject(signal.reason as Error))
-      const onClose = () => stop(() => reject(this.#closing.signal.reason as Error))
       const onMessage = (reply: Reply) => {
         if (reply.type === 'started') {
           const timeout = { ok: false, kind: 'timeout', detail: 'the thread had to be ended' } as const
@@ -144,9 +140,9 @@ class QuickJSSandbox implements Sandbox {
           else settle(() => resolve(reply.result))
         }
       }
-      ignore = listen(worker, onMessage, (error) => stop(() => reject(error)))
-      signal.addEventListener('abort', onAbort, { once: true })
-      this.#closing.signal.addEventListener('abort', onClose, { once: true })
+      ignore.push(listen(worker, onMessage, (error) => stop(() => reject(error))))
+      for (const one of [signal, this.#closing.signal])
+        ignore.push(onAbort(one, () => stop(() => reject(one.reason as Error))))
       worker.ref()
       worker.postMessage(request)
     })
@@ -169,16 +165,15 @@ const broke = (cause: Error) => new SandboxError(`the sandbox broke: ${cause.mes
 
 /** Settles with the signal at the latest: a call that still waits for its turn is not waited for. */
 async function unlessAborted<T>(result: Promise<T>, signal: AbortSignal): Promise<T> {
-  let onAbort = () => {}
+  signal.throwIfAborted()
+  let ignore = () => {}
   const aborted = new Promise<never>((_, reject) => {
-    onAbort = () => reject(signal.reason as Error)
-    signal.addEventListener('abort', onAbort, { once: true })
+    ignore = onAbort(signal, () => reject(signal.reason as Error))
   })
-  if (signal.aborted) onAbort()
   try {
     return await Promise.race([aborted, result])
   } finally {
-    signal.removeEventListener('abort', onAbort)
+    ignore()
   }
 }
 

@@ -156,25 +156,33 @@ describe('verifyMath', () => {
   })
 
   it('agrees with JavaScript on what arithmetic means', () => {
-    const { expression } = fc.letrec<{ expression: string; leaf: string }>((tie) => ({
-      leaf: fc.oneof(
-        fc.nat(99).map(String),
-        fc.tuple(fc.nat(99), fc.nat(9)).map(([whole, part]) => `${whole}.${part}`),
-      ),
-      expression: fc.oneof(
-        { depthSize: 'small' },
-        tie('leaf'),
-        fc
-          .tuple(tie('expression'), fc.constantFrom(' + ', ' - ', ' * '), tie('expression'))
-          .map((parts) => parts.join('')),
-        tie('expression').map((inner) => `(${inner})`),
-        tie('expression').map((inner) => `-(${inner})`),
-      ),
-    }))
+    interface Written {
+      readonly text: string
+      readonly value: number
+    }
+    const number = fc.oneof(
+      fc.nat(99).map((value) => ({ text: `${value}`, value })),
+      fc.tuple(fc.nat(99), fc.nat(9)).map(([whole, part]) => ({ text: `${whole}.${part}`, value: whole + part / 10 })),
+    )
+    const { expression } = fc.letrec<{ expression: Written }>((tie) => {
+      const both = fc.tuple(tie('expression'), tie('expression'))
+      return {
+        expression: fc.oneof(
+          { depthSize: 'small' },
+          number,
+          both.map(([a, b]) => ({ text: `(${a.text} + ${b.text})`, value: a.value + b.value })),
+          both.map(([a, b]) => ({ text: `${a.text}(${b.text})`, value: a.value * b.value })),
+          both.map(([a, b]) => ({ text: `(${a.text})*-(${b.text})`, value: -(a.value * b.value) })),
+          fc
+            .tuple(number, tie('expression'))
+            .map(([a, b]) => ({ text: `(${a.text} - (${b.text}))`, value: a.value - b.value })),
+          tie('expression').map(({ text, value }) => ({ text: `-(${text})^2`, value: -(value ** 2) })),
+        ),
+      }
+    })
     fc.assert(
-      fc.property(expression, (text) => {
-        const value = Function(`return ${text.replace(/-(?=-)/g, '- ')}`)() as number
-        expect(verifyMath(text, value, { absolute: 1e-6, relative: 1e-9 }).score).toBe(1)
+      fc.property(expression, ({ text, value }) => {
+        expect(verifyMath(`0 + (${text})`, value, { absolute: 1e-6, relative: 1e-9 }).score).toBe(1)
       }),
       { numRuns: 300 },
     )
