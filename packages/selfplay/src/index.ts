@@ -6,9 +6,10 @@ export * from '@selfplay/ort'
 export * from '@selfplay/renderers'
 export * from '@selfplay/rewards'
 export * from '@selfplay/trainer'
-// Names that two packages have: what stands here counts.
-export { writeFileAtomic, type Agent, type SkippedCheckpoint } from '@selfplay/trainer'
+// One shape in two packages.
+export { type CallOptions } from '@selfplay/engine'
 export { loadAgents, type LoadAgentsOptions, type LoadedAgent } from './agents.js'
+export { trainRL, type TrainRLConfig, type TrainRLResult } from './train-rl.js'
 export { fixedDecimals } from './fixed-decimals.js'
 export { rewardCurve, type CurveOptions } from './terminal/curve.js'
 export { oneLine, stripControls } from './terminal/strip.js'
