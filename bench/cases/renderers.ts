@@ -11,7 +11,7 @@ import {
   user,
   type Message,
 } from '@selfplay/renderers'
-import { Random } from '@selfplay/trainer'
+import { Random } from '@selfplay/env'
 import { defineCase, row, type Side } from '../lib/case.js'
 import { medianSeconds } from '../lib/statistics.js'
 

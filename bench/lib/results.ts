@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import { writeFileAtomic } from '@selfplay/trainer'
+import { writeFileAtomic } from '@selfplay/ort'
 import { z } from 'zod'
 
 /** Version of `results.json`. */

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { InvalidInputError } from './errors.js'
+import { EnvInputError } from './errors.js'
 import type { EnvGroupBuilder } from './group.js'
 import { parseOptions } from './options.js'
 import { Random, deriveSeed } from './random.js'
@@ -34,7 +34,7 @@ export interface DatasetOptions {
  * A dataset from rows: one group per row.
  *
  * @param makeGroup makes the builder of a row; called each time that its batch is asked for
- * @throws InvalidInputError for no rows, or fewer rows than one batch without `keepTail`
+ * @throws EnvInputError for no rows, or fewer rows than one batch without `keepTail`
  */
 export function datasetOf<Row>(
   rows: readonly Row[],
@@ -42,10 +42,10 @@ export function datasetOf<Row>(
   options: DatasetOptions,
 ): RLDataset {
   const { batchSize, keepTail, epochs, shuffleSeed } = parseOptions(optionsSchema, options, 'datasetOf')
-  if (rows.length === 0) throw new InvalidInputError('datasetOf: expected at least one row, got none')
+  if (rows.length === 0) throw new EnvInputError('datasetOf: expected at least one row, got none')
   const perEpoch = keepTail ? Math.ceil(rows.length / batchSize) : Math.floor(rows.length / batchSize)
   if (perEpoch === 0)
-    throw new InvalidInputError(
+    throw new EnvInputError(
       `datasetOf: ${rows.length} rows make no batch of ${batchSize}; use a smaller batchSize, or keepTail`,
     )
   const natural = rows.map((_, index) => index)
@@ -63,8 +63,8 @@ export function datasetOf<Row>(
   }
 }
 
-/** @throws InvalidInputError */
+/** @throws EnvInputError */
 export function checkIndex(index: number, length: number): void {
   if (!Number.isInteger(index) || index < 0 || index >= length)
-    throw new InvalidInputError(`getBatch: expected an index from 0 to ${length - 1}, got ${index}`, { index, length })
+    throw new EnvInputError(`getBatch: expected an index from 0 to ${length - 1}, got ${index}`, { index, length })
 }

@@ -97,7 +97,7 @@ export class EnvFromMessageEnv implements Env {
   #parseErrorsInARow = 0
   #done = false
 
-  /** @throws InvalidInputError for an unknown option, with the nearest known one, or a value that cannot be used */
+  /** @throws EnvInputError for an unknown option, with the nearest known one, or a value that cannot be used */
   constructor({ renderer, messageEnv, ...rest }: EnvFromMessageEnvOptions) {
     const options = parseOptions(optionsSchema, rest, 'EnvFromMessageEnv')
     this.renderer = renderer

@@ -1,24 +1,10 @@
-/**
- * The base of every typed error of this package.
- *
- * `message` says what was expected, what came and what to do; `code` is stable and meant for `switch`.
- */
-export class EnvError extends Error {
-  /** A stable identifier such as `"full_history_returned"`. */
-  readonly code: string
-  /** Structured facts: whatever identifies the place (env, slot, turn, tool, ...). */
-  readonly details: Readonly<Record<string, unknown>>
+import { TypedError } from '@selfplay/renderers'
 
-  constructor(code: string, message: string, details: Record<string, unknown> = {}, options?: ErrorOptions) {
-    super(message, options)
-    this.name = new.target.name
-    this.code = code
-    this.details = details
-  }
-}
+/** The base of every error of this package. */
+export class EnvError extends TypedError {}
 
 /** An option or an argument that cannot be used as it came. */
-export class InvalidInputError extends EnvError {
+export class EnvInputError extends EnvError {
   constructor(message: string, details?: Record<string, unknown>) {
     super('invalid_input', message, details)
   }
@@ -46,7 +32,7 @@ export class EnvReusedError extends EnvError {
 }
 
 /** A prompt leaves no room for even one new token. */
-export class ContextOverflowError extends EnvError {
+export class PromptOverflowError extends EnvError {
   constructor(message: string, details?: Record<string, unknown>) {
     super('context_overflow', message, details)
   }

@@ -1,4 +1,4 @@
-import { InvalidInputError } from './errors.js'
+import { EnvInputError } from './errors.js'
 import type { MetricReducers, Metrics } from './metrics.js'
 import type { RolloutFailure } from './rollout/failure.js'
 import type { CallOptions, Env, Trajectory } from './types.js'
@@ -83,7 +83,7 @@ export interface TrajectoryGroup {
 /** `count` things made by the same function, which gets the slot. */
 export function repeat<T>(count: number, make: (slot: number) => T): T[] {
   if (!Number.isInteger(count) || count < 1)
-    throw new InvalidInputError(`repeat: expected a count of at least 1, got ${count}`)
+    throw new EnvInputError(`repeat: expected a count of at least 1, got ${count}`)
   return Array.from({ length: count }, (_, slot) => make(slot))
 }
 

@@ -30,8 +30,8 @@ export {
 } from './types.js'
 export {
   clientSampler,
-  type Sample,
-  type SampleRequest,
+  type Sampler,
+  type SamplerRequest,
   type SamplerOptions,
   type SamplingClientLike,
 } from './sampler.js'
@@ -75,7 +75,7 @@ export { runGroups, type GroupsRunOptions } from './rollout/run-groups.js'
 export { FailureGuard } from './rollout/failure-guard.js'
 export { summarizeByTag, summarizeGroups } from './rollout/summarize.js'
 export { bracketedMove, playerViewOf, type Game } from './match/game.js'
-export type { Fault, FaultKind, Verdict } from './match/verdict.js'
+export type { Fault, FaultKind, MatchVerdict } from './match/verdict.js'
 export { playMatch, type MatchOptions, type MatchResult, type SeatResult } from './match/play-match.js'
 export { playMatches, seatGroups, type MatchesOptions } from './match/matches.js'
 export { GameEnv, type GameEnvOptions } from './match/game-env.js'

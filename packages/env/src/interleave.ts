@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { checkIndex, type RLDataset } from './dataset.js'
-import { InvalidInputError } from './errors.js'
+import { EnvInputError } from './errors.js'
 import type { EnvGroupBuilder } from './group.js'
 import { parseOptions } from './options.js'
 import { Random, deriveSeed } from './random.js'
@@ -34,15 +34,15 @@ interface Place {
 /**
  * Mixes datasets. The whole schedule follows from the seed, so batch i is the same in every run. A group is of one source.
  *
- * @throws InvalidInputError for no sources, a weight that is not above 0, or a source whose batches differ in size (the last one
+ * @throws EnvInputError for no sources, a weight that is not above 0, or a source whose batches differ in size (the last one
  *   may be smaller)
  */
 export async function interleave(sources: readonly WeightedSource[], options: InterleaveOptions): Promise<RLDataset> {
   const { groupsPerBatch, totalBatches, seed } = parseOptions(optionsSchema, options, 'interleave')
-  if (sources.length === 0) throw new InvalidInputError('interleave: expected at least one source, got none')
+  if (sources.length === 0) throw new EnvInputError('interleave: expected at least one source, got none')
   sources.forEach(({ weight }, k) => {
     if (!(weight > 0) || !Number.isFinite(weight))
-      throw new InvalidInputError(`interleave: source ${k}: expected a weight above 0, got ${weight}`)
+      throw new EnvInputError(`interleave: source ${k}: expected a weight above 0, got ${weight}`)
   })
   const sizes = await Promise.all(sources.map(({ dataset }) => sizeOf(dataset)))
   const total = sources.reduce((sum, { weight }) => sum + weight, 0)
@@ -66,11 +66,11 @@ interface SourceSize {
 }
 
 async function sizeOf(dataset: RLDataset): Promise<SourceSize> {
-  if (dataset.length < 1) throw new InvalidInputError('interleave: a source has no batches')
+  if (dataset.length < 1) throw new EnvInputError('interleave: a source has no batches')
   const perBatch = (await dataset.getBatch(0)).length
   const last = dataset.length === 1 ? perBatch : (await dataset.getBatch(dataset.length - 1)).length
   if (perBatch === 0 || last > perBatch)
-    throw new InvalidInputError(
+    throw new EnvInputError(
       `interleave: expected batches of one size, the last one at most that; the first has ${perBatch} groups and the last ${last}`,
     )
   return { perBatch, groups: perBatch * (dataset.length - 1) + last }
@@ -98,7 +98,7 @@ async function groupAt(dataset: RLDataset, { perBatch }: SourceSize, group: numb
   const batch = Math.floor(group / perBatch)
   const builder = (await dataset.getBatch(batch))[group % perBatch]
   if (!builder)
-    throw new InvalidInputError(
+    throw new EnvInputError(
       `interleave: batch ${batch} of a source has fewer than ${perBatch} groups; only the last one may`,
       { batch, perBatch },
     )

@@ -2,7 +2,7 @@ import type { Message } from '@selfplay/renderers'
 import { Conversation } from './conversation.js'
 import { bounded, type Deadline } from './deadline.js'
 import { neverAborted } from './on-abort.js'
-import { InvalidInputError, TimeoutError } from './errors.js'
+import { EnvInputError, TimeoutError } from './errors.js'
 import type { MessageEnv } from './message-env.js'
 import type { Logs, Metrics } from './metrics.js'
 import { endOf, messageOf, type MessagePolicy, type PolicyReply } from './policies/policy.js'
@@ -51,7 +51,7 @@ export interface Episode {
 export async function playEnv(env: MessageEnv, policy: MessagePolicy, options: PlayEnvOptions = {}): Promise<Episode> {
   const { maxTurns = 1000, replyTimeoutSeconds = null, envTimeoutSeconds = 300, seed, signal = neverAborted } = options
   if (!Number.isInteger(maxTurns) || maxTurns < 1)
-    throw new InvalidInputError(`maxTurns: expected an integer of at least 1, got ${maxTurns}`)
+    throw new EnvInputError(`maxTurns: expected an integer of at least 1, got ${maxTurns}`)
   const callEnv = <T>(what: string, call: (signal: AbortSignal) => T | Promise<T>) =>
     bounded(call, { signal, deadlines: within(envTimeoutSeconds, `env.${what}`, 'env_timeout') })
   try {

@@ -1,9 +1,9 @@
 import { z } from 'zod'
-import { ContextOverflowError, InvalidInputError } from './errors.js'
+import { PromptOverflowError, EnvInputError } from './errors.js'
 import { parseOptions } from './options.js'
 import type { Action, StopCondition } from './types.js'
 
-export interface SampleRequest {
+export interface SamplerRequest {
   /** Prompt ids, int32 [P]. */
   readonly prompt: Int32Array
   readonly stop: StopCondition
@@ -17,7 +17,7 @@ export interface SampleRequest {
 }
 
 /** Continues a prompt by one sample. This is all that a rollout wants of a model. */
-export type Sample = (request: SampleRequest) => Action | Promise<Action>
+export type Sampler = (request: SamplerRequest) => Action | Promise<Action>
 
 /** The part of a training core's sampling client that is used here. */
 export interface SamplingClientLike {
@@ -49,22 +49,22 @@ export type SamplerOptions = z.input<typeof optionsSchema>
  * Samples with a client of a training core. The cap of a sample is the least of the request's, `maxTokens`, and the room
  * that the context leaves.
  *
- * The sampler throws ContextOverflowError when the prompt fills the context, and InvalidInputError when nothing at all caps
+ * The sampler throws PromptOverflowError when the prompt fills the context, and EnvInputError when nothing at all caps
  * a sample.
  */
-export function clientSampler(client: SamplingClientLike, options: SamplerOptions = {}): Sample {
+export function clientSampler(client: SamplingClientLike, options: SamplerOptions = {}): Sampler {
   const { maxTokens: own, ...given } = parseOptions(optionsSchema, options, 'clientSampler')
   const { temperature, topK, topP } = given
   return async ({ prompt, stop, maxTokens, seed, signal }) => {
     const room = client.contextLength === undefined ? Infinity : client.contextLength - prompt.length
     if (room < 1)
-      throw new ContextOverflowError(
+      throw new PromptOverflowError(
         `the prompt has ${prompt.length} tokens and the context ${client.contextLength}: no room for an answer`,
         { prompt: prompt.length, contextLength: client.contextLength },
       )
     const cap = Math.min(maxTokens ?? Infinity, own ?? Infinity, room)
     if (cap === Infinity)
-      throw new InvalidInputError(
+      throw new EnvInputError(
         'nothing limits the length of a sample: set maxGenerationTokens on the env, limits.maxTurnTokens, or maxTokens here',
       )
     const sequences = await client.sample(
@@ -81,7 +81,7 @@ export function clientSampler(client: SamplingClientLike, options: SamplerOption
     )
     const [sequence] = sequences
     if (!sequence || sequences.length !== 1)
-      throw new InvalidInputError(`the sampling client was asked for 1 sample and gave ${sequences.length}`)
+      throw new EnvInputError(`the sampling client was asked for 1 sample and gave ${sequences.length}`)
     return sequence
   }
 }

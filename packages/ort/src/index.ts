@@ -6,7 +6,7 @@ export * from './hub/index.js'
 export {
   loadAgents,
   loadTrainingClient,
-  type Agent,
+  type LoadedClient,
   type AgentMode,
   type LoadAgentsOptions,
   type LoadOptions,

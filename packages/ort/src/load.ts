@@ -55,7 +55,7 @@ export interface LoadAgentsOptions<T extends TokenDecoder = TokenDecoder> extend
 }
 
 /** A training client that knows its tokenizer. */
-export type Agent<T extends TokenDecoder = TokenDecoder> = TrainingClient & { readonly tokenizer: T | undefined }
+export type LoadedClient<T extends TokenDecoder = TokenDecoder> = TrainingClient & { readonly tokenizer: T | undefined }
 
 const DEFAULT_ACTIVATION_BYTES = 1.5 * 2 ** 30
 const MAX_DEFAULT_CONTEXT = 8192
@@ -69,7 +69,7 @@ const MAX_DEFAULT_CONTEXT = 8192
 export async function loadTrainingClient<T extends TokenDecoder>(
   source: string,
   options: LoadOptions<T> = {},
-): Promise<Agent<T>> {
+): Promise<LoadedClient<T>> {
   const { core, adapter } = await openCore(source, options)
   return newClient(core, source, options, adapter)
 }
@@ -82,7 +82,7 @@ export async function loadAgents<T extends TokenDecoder>(
   source: string,
   count: number,
   options: LoadAgentsOptions<T> = {},
-): Promise<Agent<T>[]> {
+): Promise<LoadedClient<T>[]> {
   const { mode = 'separate', lora, ...rest } = options
   if (!Number.isSafeInteger(count) || count < 1) {
     throw new InvalidInputError(`loadAgents needs a whole number of agents >= 1, got ${count}`, { got: count })
@@ -100,7 +100,7 @@ export async function loadAgents<T extends TokenDecoder>(
     const client = await newClient(core, source, load, adapter)
     return Array.from({ length: count }, () => client)
   }
-  const agents: Agent<T>[] = []
+  const agents: LoadedClient<T>[] = []
   for (let agent = 0; agent < count; agent++) agents.push(await newClient(core, source, load, adapter))
   return agents
 }
@@ -170,7 +170,7 @@ async function newClient<T extends TokenDecoder>(
   source: string,
   options: LoadOptions<T>,
   adapter: StartAdapter | undefined,
-): Promise<Agent<T>> {
+): Promise<LoadedClient<T>> {
   const parameters = await startParameters(core, options, adapter)
   const client = new OrtTrainingClient(core, parameters, clientOptions(source, options))
   return Object.assign(client, { tokenizer: options.tokenizer })

@@ -4,7 +4,7 @@ import { defineChatFormat, type ChatFormat } from './format.js'
 import { data, markup, type Markup } from './markup.js'
 import { Layout } from './layout.js'
 import { contentOf, partsOf, text, thinking, type ContentPart, type Message } from './messages.js'
-import { nearest } from './nearest.js'
+import { didYouMean } from './nearest.js'
 import { onlyKeys } from './options.js'
 import { parseStream } from './parse.js'
 import type { ParseOptions, ParseStream, ParsedResponse, Renderer } from './renderer.js'
@@ -146,10 +146,7 @@ function checkOptions<O>(format: ChatFormat<O>, options: unknown): O {
   if (checked.success) return checked.data
   const issue = checked.error.issues[0]!
   const known = 'shape' in schema ? Object.keys(schema.shape as object) : []
-  const hint =
-    issue.code === 'unrecognized_keys' && known.length > 0
-      ? `; did you mean ${JSON.stringify(nearest(issue.keys[0]!, known))}?`
-      : ''
+  const hint = issue.code === 'unrecognized_keys' && known.length > 0 ? didYouMean(issue.keys[0]!, known, '; ') : ''
   const place = issue.path.length > 0 ? `option ${issue.path.join('.')}: ` : ''
   throw new ChatFormatError(`${name}: ${place}${issue.message}${hint}`, { format: name })
 }

@@ -1,9 +1,9 @@
 /**
- * The base of every typed error of this package.
+ * The base of the typed errors of this package and of those that stand on it.
  *
  * `message` says what was expected, what came and what to do; `code` is stable and meant for `switch`.
  */
-export class RendererError extends Error {
+export class TypedError extends Error {
   /** A stable identifier such as `"unknown_renderer"`. */
   readonly code: string
   /** Structured facts: whatever identifies the place (format, message index, token, path, ...). */
@@ -16,6 +16,9 @@ export class RendererError extends Error {
     this.details = details
   }
 }
+
+/** The base of every error of renderers. */
+export class RendererError extends TypedError {}
 
 /** A tokenizer folder or file is missing, damaged, or of a kind that cannot be used. */
 export class TokenizerError extends RendererError {

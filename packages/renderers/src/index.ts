@@ -7,6 +7,7 @@ export {
   InvalidMessagesError,
   RendererError,
   TokenizerError,
+  TypedError,
   UnknownRendererError,
   UnsupportedConversationError,
 } from './errors.js'
@@ -75,6 +76,8 @@ export {
   type RendererFactory,
 } from './registry.js'
 export { recommendedRenderer } from './recommended.js'
+export { didYouMean, nearest } from './nearest.js'
+export { parseStrict, show } from './strict.js'
 export {
   createTranscript,
   type BreakReason,

@@ -1,13 +1,28 @@
-/** The known name that takes the fewest edits (Levenshtein distance) to reach from `name`. */
-export function nearest(name: string, known: readonly string[]): string | undefined {
+/**
+ * The known word that is nearest to the one given, or undefined when none is near.
+ *
+ * Near is at most max(2, a third of the word) edits away (Levenshtein 1966), or begun by the word, three letters at least.
+ * Case, `_` and `-` do not count.
+ */
+export function nearest(word: string, known: readonly string[]): string | undefined {
+  const given = plain(word)
   let best: string | undefined
-  let least = Infinity
-  for (const candidate of known) {
-    const distance = edits(name.toLowerCase(), candidate.toLowerCase())
-    if (distance < least) [best, least] = [candidate, distance]
+  let least = Math.max(2, Math.ceil(word.length / 3)) + 1
+  for (const name of known) {
+    const candidate = plain(name)
+    const distance = given.length >= 3 && candidate.startsWith(given) ? 0 : edits(given, candidate)
+    if (distance < least) [best, least] = [name, distance]
   }
   return best
 }
+
+/** `did you mean "x"? ` after `before`, or nothing when no known word is near: a part of a message. */
+export function didYouMean(word: string, known: readonly string[], before = ': '): string {
+  const near = nearest(word, known)
+  return near === undefined ? '' : `${before}did you mean ${JSON.stringify(near)}?`
+}
+
+const plain = (word: string) => word.toLowerCase().replace(/[_-]/g, '')
 
 function edits(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, k) => k)

@@ -1,5 +1,5 @@
 import { InvalidMessagesError } from './errors.js'
-import { nearest } from './nearest.js'
+import { didYouMean } from './nearest.js'
 
 /**
  * Refuses keys that a call does not know.
@@ -9,8 +9,5 @@ import { nearest } from './nearest.js'
 export function onlyKeys(call: string, options: object, known: readonly string[]): void {
   for (const key of Object.keys(options))
     if (!known.includes(key))
-      throw new InvalidMessagesError(
-        `${call}: no option ${JSON.stringify(key)}; did you mean ${JSON.stringify(nearest(key, known))}?`,
-        { key },
-      )
+      throw new InvalidMessagesError(`${call} has no option ${JSON.stringify(key)}${didYouMean(key, known)}`, { key })
 }

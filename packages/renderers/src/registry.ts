@@ -8,7 +8,7 @@ import { gptOssHigh, gptOssLow, gptOssMedium } from './formats/gpt-oss.js'
 import { kimiK2 } from './formats/kimi.js'
 import { llama3, llama31 } from './formats/llama3.js'
 import { roleColon } from './formats/role-colon.js'
-import { nearest } from './nearest.js'
+import { didYouMean, nearest } from './nearest.js'
 import type { Renderer } from './renderer.js'
 import type { Tokenizer } from './tokenizer.js'
 
@@ -80,9 +80,9 @@ export const rendererNames = (): string[] => [...builtIn.keys(), ...registered.k
 export function getRenderer(name: string, tokenizer: Tokenizer, options?: unknown): Renderer {
   const factory = builtIn.get(name) ?? registered.get(name)
   if (factory) return factory(tokenizer, options)
-  const suggestion = nearest(name, rendererNames())
+  const known = rendererNames()
   throw new UnknownRendererError(
-    `no renderer is called ${JSON.stringify(name)}; did you mean ${JSON.stringify(suggestion)}? Known: ${rendererNames().join(', ')}. A contributed one is known once its package is imported`,
-    { name, suggestion },
+    `no renderer is called ${JSON.stringify(name)}${didYouMean(name, known, '; ') || '.'} Known: ${known.join(', ')}. A contributed one is known once its package is imported`,
+    { name, suggestion: nearest(name, known) },
   )
 }

@@ -81,7 +81,7 @@ describe('modes that do not fit', () => {
   it('an unknown mode is answered with the nearest', () => {
     const trainOn = 'all_assistant_message' as TrainOnWhat
     expect(() => byName('chatml').supervisedExample(messages, { trainOn })).toThrow(
-      "did you mean 'all_assistant_messages'",
+      'did you mean "all_assistant_messages"',
     )
   })
   it('several examples are for assistant modes', () => {

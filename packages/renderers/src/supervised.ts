@@ -2,7 +2,7 @@ import { InvalidMessagesError } from './errors.js'
 import type { LaidOutSpan, Layout } from './layout.js'
 import type { Message } from './messages.js'
 import { TRAIN_ON_WHAT, type SupervisedExample, type SupervisedOptions, type TrainOnWhat } from './renderer.js'
-import { nearest } from './nearest.js'
+import { didYouMean } from './nearest.js'
 import { onlyKeys } from './options.js'
 
 /** The messages that a mode trains. @throws InvalidMessagesError when the mode does not fit the conversation */
@@ -45,7 +45,7 @@ export function trainedMessages(messages: readonly Message[], mode: TrainOnWhat)
 export function checkMode(mode: string): asserts mode is TrainOnWhat {
   if ((TRAIN_ON_WHAT as readonly string[]).includes(mode)) return
   throw new InvalidMessagesError(
-    `trainOn: no mode ${JSON.stringify(mode)}; did you mean '${nearest(mode, TRAIN_ON_WHAT)}'? There are ${TRAIN_ON_WHAT.join(', ')}`,
+    `trainOn: no mode ${JSON.stringify(mode)}${didYouMean(mode, TRAIN_ON_WHAT, '; ') || '.'} There are ${TRAIN_ON_WHAT.join(', ')}`,
   )
 }
 

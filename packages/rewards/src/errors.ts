@@ -1,21 +1,7 @@
-/**
- * The base of every typed error of this package.
- *
- * `message` says what was expected, what came and what to do; `code` is stable and meant for `switch`.
- */
-export class RewardsError extends Error {
-  /** A stable identifier such as `"reward_value"`. */
-  readonly code: string
-  /** Structured facts: whatever identifies the place (member, part, option, ...). */
-  readonly details: Readonly<Record<string, unknown>>
+import { TypedError } from '@selfplay/renderers'
 
-  constructor(code: string, message: string, details: Record<string, unknown> = {}, options?: ErrorOptions) {
-    super(message, options)
-    this.name = new.target.name
-    this.code = code
-    this.details = details
-  }
-}
+/** The base of every error of this package. */
+export class RewardsError extends TypedError {}
 
 /** An option or an argument that cannot be used as it came. */
 export class RewardOptionsError extends RewardsError {

@@ -1,5 +1,5 @@
 import { DatasetError } from './errors.js'
-import { Random, deriveSeed } from './random.js'
+import { Random, deriveSeed } from '@selfplay/env'
 
 /** Rows to train on. An async one must give its rows anew each time it is iterated when there are several epochs. */
 export type Dataset<Row> = readonly Row[] | AsyncIterable<Row>
@@ -23,7 +23,7 @@ export interface Batch<Row> {
   readonly last: boolean
 }
 
-export interface DatasetOptions {
+export interface BatchOptions {
   readonly epochs: number
   readonly batchSize: number
   readonly order: 'fixed' | 'shuffled'
@@ -35,12 +35,12 @@ export interface DatasetOptions {
 const isArray = <Row>(dataset: Dataset<Row>): dataset is readonly Row[] => Array.isArray(dataset)
 
 /** Batches of the whole run, or null when an async data set keeps its length to itself. The last one of an epoch may be short. */
-export function batchCount<Row>(dataset: Dataset<Row>, { epochs, batchSize }: DatasetOptions): number | null {
+export function batchCount<Row>(dataset: Dataset<Row>, { epochs, batchSize }: BatchOptions): number | null {
   return isArray(dataset) ? epochs * Math.ceil(dataset.length / batchSize) : null
 }
 
 /** The order of one epoch: a permutation that only (seed, epoch) decides. */
-export function epochOrder(length: number, options: Pick<DatasetOptions, 'order' | 'seed'>, epoch: number): number[] {
+export function epochOrder(length: number, options: Pick<BatchOptions, 'order' | 'seed'>, epoch: number): number[] {
   const indices = Array.from({ length }, (_, i) => i)
   return options.order === 'fixed' ? indices : new Random(deriveSeed(options.seed, 'order', epoch)).shuffle(indices)
 }
@@ -50,7 +50,7 @@ export function epochOrder(length: number, options: Pick<DatasetOptions, 'order'
  *
  * @throws DatasetError when there is no row, or an async data set has none left in a later epoch or cannot be shuffled.
  */
-export async function* batches<Row>(dataset: Dataset<Row>, options: DatasetOptions): AsyncGenerator<Batch<Row>> {
+export async function* batches<Row>(dataset: Dataset<Row>, options: BatchOptions): AsyncGenerator<Batch<Row>> {
   let toSkip = options.skip ?? 0
   for (let epoch = 0; epoch < options.epochs; epoch++) {
     const lastEpoch = epoch === options.epochs - 1
@@ -61,7 +61,7 @@ export async function* batches<Row>(dataset: Dataset<Row>, options: DatasetOptio
   }
 }
 
-async function* epochBatches<Row>(dataset: Dataset<Row>, options: DatasetOptions, epoch: number) {
+async function* epochBatches<Row>(dataset: Dataset<Row>, options: BatchOptions, epoch: number) {
   let rows: RowAt<Row>[] = []
   let seen = false
   for await (const row of epochRows(dataset, options, epoch)) {
@@ -77,7 +77,7 @@ async function* epochBatches<Row>(dataset: Dataset<Row>, options: DatasetOptions
   yield { rows, endOfEpoch: true }
 }
 
-async function* epochRows<Row>(dataset: Dataset<Row>, options: DatasetOptions, epoch: number) {
+async function* epochRows<Row>(dataset: Dataset<Row>, options: BatchOptions, epoch: number) {
   if (isArray(dataset)) {
     for (const index of epochOrder(dataset.length, options, epoch)) yield { row: dataset[index] as Row, index, epoch }
     return

@@ -1,27 +1,17 @@
 /** Rollouts, credit and training loops over any training core. */
 export * from './errors.js'
-export {
-  type Batch,
-  type Dataset,
-  type DatasetOptions,
-  type RowAt,
-  batchCount,
-  batches,
-  epochOrder,
-} from './dataset.js'
-export { Random, deriveSeed, type RandomState } from './random.js'
+export { type Batch, type Dataset, type BatchOptions, type RowAt, batchCount, batches, epochOrder } from './dataset.js'
 export { scheduleFactor, type Schedule } from './schedule.js'
-export { nearest, parseStrict } from './strict-config.js'
 export * from './run/checkpoint.js'
 export * from './run/collapse.js'
-export { JsonlFile, writeFileAtomic } from './run/files.js'
+export { JsonlFile } from './run/files.js'
 export { legalName, runFolderName } from './run/legal-name.js'
 export { RUN_FORMAT, RunFolder, type LineLengths } from './run/run-folder.js'
 export type { MetricsRow, RunInfo, Tracker } from './track/tracker.js'
 export { wandbTracker, type WandbOptions } from './track/wandb.js'
 export {
-  frozen,
-  scripted,
+  frozenAgent,
+  scriptedAgent,
   seatAgents,
   Samplers,
   type Agent,
@@ -122,7 +112,7 @@ export {
   parseGroupRecord,
   toGroupRecord,
   GROUP_RECORD_FORMAT,
-  type Decode,
+  type IdsToText,
   type GroupRecord,
 } from './rl/record.js'
 export { renderReport, type ReportContent } from './rl/report/report.js'
@@ -143,3 +133,4 @@ export {
   type SupervisedRow,
 } from './supervised/examples.js'
 export { evaluateNll, nllEvaluator, nllOf, weightedBytes, type Nll, type NllOptions } from './supervised/nll.js'
+export * from './preference/index.js'

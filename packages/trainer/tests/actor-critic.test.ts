@@ -5,7 +5,7 @@ import { CheckpointError, NonFiniteError } from '@selfplay/engine'
 import { describeCritic } from '@selfplay/engine/testing'
 import { IACTrainer, MAACTrainer, type IACConfig, type MAACConfig } from '../src/actor-critic/index.js'
 import { ConfigError } from '../src/errors.js'
-import { frozen, scripted } from '../src/magrpo/agents.js'
+import { frozenAgent, scriptedAgent } from '../src/magrpo/agents.js'
 import type { AnalysedNode } from '../src/magrpo/analyse.js'
 import type { ExternalTransition, PromptRow } from '../src/magrpo/types.js'
 import { countA, exact, readLines, rows, temporaryFolder } from './support/setup.js'
@@ -180,7 +180,7 @@ describe('IACTrainer', () => {
   it('works beside frozen and scripted agents, which need no critic', async () => {
     const trained = new ToyClient()
     const { trainer } = iac({
-      agents: [trained, frozen(new ToyClient()), scripted(['aab'])],
+      agents: [trained, frozenAgent(new ToyClient()), scriptedAgent(['aab'])],
       critics: [new ToyCritic(), null, null],
     })
     const { nodes } = await firstUpdate(trainer)

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { frozen, scripted, type Agent } from '../src/magrpo/agents.js'
+import { frozenAgent, scriptedAgent, type Agent } from '../src/magrpo/agents.js'
 import { MAGRPOTrainer } from '../src/magrpo/trainer.js'
 import { countA, rows, toyTrainer } from './support/setup.js'
 import { ToyClient } from './support/toy-client.js'
@@ -21,7 +21,7 @@ describe('agents', () => {
     await trainerOf(both).train()
     both.forEach(({ weights }, i) => expect([...weights]).not.toEqual(before[i]))
     const [first, second] = make()
-    await trainerOf([first!, frozen(second!)]).train()
+    await trainerOf([first!, frozenAgent(second!)]).train()
     expect([...first!.weights]).not.toEqual(before[0])
     expect([...second!.weights]).toEqual(before[1])
     expect(second!.calls.optimStep + second!.calls.forwardBackward).toBe(0)
@@ -29,20 +29,20 @@ describe('agents', () => {
 
   it('two to eight agents, some scripted, some a frozen snapshot', async () => {
     const policy = new ToyClient()
-    const past = frozen(await policy.snapshot(), { tokenizer: policy.tokenizer, eosTokenIds: [0] })
+    const past = frozenAgent(await policy.snapshot(), { tokenizer: policy.tokenizer, eosTokenIds: [0] })
     const prompts: string[] = []
     const agents: Agent[] = [
       policy,
       policy,
       past,
-      scripted(['aa', 'b']),
-      scripted(({ prompt, agent, generation, row }) => {
+      scriptedAgent(['aa', 'b']),
+      scriptedAgent(({ prompt, agent, generation, row }) => {
         prompts.push(prompt)
         return `${(row as { prompt: string }).prompt}${agent}${generation}`
       }),
       new ToyClient({ seed: 3 }),
-      scripted(['a']),
-      scripted(['']),
+      scriptedAgent(['a']),
+      scriptedAgent(['']),
     ]
     const trainer = trainerOf(agents)
     for await (const { nodes, metrics } of trainer.updates()) {
@@ -117,14 +117,14 @@ describe('agents', () => {
 
   it('refuses one client trained in one place and frozen in another, and two rates for one policy', () => {
     const client = new ToyClient()
-    expect(() => trainerOf([client, frozen(client)])).toThrow(
+    expect(() => trainerOf([client, frozenAgent(client)])).toThrow(
       /one client, trained in one place and frozen in the other/,
     )
     expect(() => trainerOf([client, client], { perAgent: [{ learningRate: 1 }] })).toThrow(
       /share weights but have learning rates/,
     )
-    expect(() => trainerOf([frozen(client)])).toThrow(/at least one to train/)
-    expect(() => scripted([])).toThrow(/at least one reply/)
+    expect(() => trainerOf([frozenAgent(client)])).toThrow(/at least one to train/)
+    expect(() => scriptedAgent([])).toThrow(/at least one reply/)
   })
 
   it('works on policies at once when told so', async () => {

@@ -13,7 +13,7 @@ import { penalise } from '../src/magrpo/reference-kl.js'
 import { growTrees } from '../src/magrpo/tree.js'
 import type { ExternalTransition, PromptRow, TransitionArgs } from '../src/magrpo/types.js'
 import { followSignal } from '../src/deadline.js'
-import { Random } from '../src/random.js'
+import { Random } from '@selfplay/env'
 
 interface RewardTree {
   rewards: number[]

@@ -1,5 +1,5 @@
 import { system } from '@selfplay/renderers'
-import { IllegalMoveError, InvalidInputError } from '../errors.js'
+import { IllegalMoveError, EnvInputError } from '../errors.js'
 import { bracketedMove, type Game } from '../match/game.js'
 import type { MessagePolicy } from '../policies/policy.js'
 import { Random } from '../random.js'
@@ -94,10 +94,10 @@ export function ticTacToeSolver(): { value(board: Board): number; bestMoves(boar
 export function optimalTicTacToe(ties: 'first' | 'uniform' = 'uniform'): MessagePolicy {
   const solver = ticTacToeSolver()
   return ({ view, seed }) => {
-    if (typeof view !== 'string') throw new InvalidInputError('optimalTicTacToe plays tic-tac-toe only')
+    if (typeof view !== 'string') throw new EnvInputError('optimalTicTacToe plays tic-tac-toe only')
     const best = solver.bestMoves(view)
     if (ties === 'uniform' && seed === undefined)
-      throw new InvalidInputError('optimalTicTacToe: expected the episode to be given a seed')
+      throw new EnvInputError('optimalTicTacToe: expected the episode to be given a seed')
     return `[${(ties === 'first' ? best[0]! : new Random(seed!).pick(best)) + 1}]`
   }
 }

@@ -1,6 +1,6 @@
 import { textOf, user, type Message } from '@selfplay/renderers'
 import { z } from 'zod'
-import { EnvContractError, IllegalMoveError, InvalidInputError } from '../errors.js'
+import { EnvContractError, IllegalMoveError, EnvInputError } from '../errors.js'
 import type { MessageEnv, MessageStepResult, PlayerView, StepContext } from '../message-env.js'
 import type { MetricReducers } from '../metrics.js'
 import { parseOptions } from '../options.js'
@@ -46,11 +46,11 @@ export class GameEnv<State, Move> implements MessageEnv {
   constructor(game: Game<State, Move>, { opponents, ...rest }: GameEnvOptions) {
     const { seat, seed, illegalMoveReward, opponentTimeoutSeconds } = parseOptions(optionsSchema, rest, 'GameEnv')
     if (seat >= game.seats.length)
-      throw new InvalidInputError(`GameEnv: ${game.name} has seats 0 to ${game.seats.length - 1}, got ${seat}`)
+      throw new EnvInputError(`GameEnv: ${game.name} has seats 0 to ${game.seats.length - 1}, got ${seat}`)
     game.seats.forEach((name, index) => {
       const policy = opponents[index]
       if (index === seat) return
-      if (!policy) throw new InvalidInputError(`GameEnv: nobody plays seat ${index} (${name}); add it to opponents`)
+      if (!policy) throw new EnvInputError(`GameEnv: nobody plays seat ${index} (${name}); add it to opponents`)
       const own = deriveSeed(seed, 'seat', index)
       const options = {
         seat: index,

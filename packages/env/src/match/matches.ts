@@ -1,6 +1,6 @@
 import { follow } from '../deadline.js'
 import { neverAborted } from '../on-abort.js'
-import { InvalidInputError } from '../errors.js'
+import { EnvInputError } from '../errors.js'
 import type { TrajectoryGroup } from '../group.js'
 import { Limiter } from '../limiter.js'
 import type { MessagePolicy } from '../policies/policy.js'
@@ -27,7 +27,7 @@ export async function playMatches<State, Move>(
 ): Promise<MatchResult[]> {
   for (const [name, value] of Object.entries({ matches, concurrency }))
     if (!Number.isInteger(value) || value < 1)
-      throw new InvalidInputError(`${name}: expected an integer of at least 1, got ${value}`)
+      throw new EnvInputError(`${name}: expected an integer of at least 1, got ${value}`)
   const limiter = new Limiter(concurrency)
   const { controller, release } = follow(signal)
   const play = async (_: unknown, index: number) => {

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { Message } from '@selfplay/renderers'
 import { neverAborted } from '../on-abort.js'
-import { EnvContractError, InvalidInputError } from '../errors.js'
+import { EnvContractError, EnvInputError } from '../errors.js'
 import { parseOptions } from '../options.js'
 import type { MessagePolicy } from '../policies/policy.js'
 import { Random, deriveSeed } from '../random.js'
@@ -9,7 +9,7 @@ import { codeOf } from '../rollout/failure.js'
 import type { Transition } from '../types.js'
 import type { Game } from './game.js'
 import { Seat, type SeatAnswer } from './seat.js'
-import type { Fault, Verdict } from './verdict.js'
+import type { Fault, MatchVerdict } from './verdict.js'
 
 const optionsSchema = z.strictObject({
   seed: z.int(),
@@ -42,7 +42,7 @@ export interface MatchOptions {
 export interface SeatResult {
   readonly seat: number
   readonly name: string
-  readonly verdict: Verdict
+  readonly verdict: MatchVerdict
   /** null: no result. Such a seat is neither trained on nor counted as 0. */
   readonly reward: number | null
   /** The seat's own conversation: what it was told and what it said. */
@@ -72,7 +72,7 @@ export interface MatchResult {
  *
  * @param policies one per seat
  * @returns the result, whatever the seats did
- * @throws InvalidInputError for options that cannot be used; the signal's reason when aborted
+ * @throws EnvInputError for options that cannot be used; the signal's reason when aborted
  */
 export async function playMatch<State, Move>(
   game: Game<State, Move>,
@@ -82,7 +82,7 @@ export async function playMatch<State, Move>(
   const { signal = neverAborted, onFault, ...rest } = options
   const rules = parseOptions(optionsSchema, rest, 'playMatch')
   if (policies.length !== game.seats.length)
-    throw new InvalidInputError(`${game.name} has ${game.seats.length} seats, got ${policies.length} policies`)
+    throw new EnvInputError(`${game.name} has ${game.seats.length} seats, got ${policies.length} policies`)
   signal.throwIfAborted()
   const seats = policies.map((policy, seat) => {
     const { turnTimeoutSeconds, illegalMoveRetries } = rules
@@ -249,7 +249,7 @@ class Referee<State, Move> {
 }
 
 /** The transitions with the reward at the last one. */
-function paid(transitions: readonly Transition[], reward: number | null, verdict: Verdict | undefined): Transition[] {
+function paid(transitions: readonly Transition[], reward: number | null, verdict: MatchVerdict | undefined): Transition[] {
   const metrics = verdict?.kind === 'illegal_move' ? { illegal_move: 1 } : {}
   return transitions.map((transition, k) =>
     k < transitions.length - 1 ? transition : { ...transition, reward: reward ?? 0, episodeDone: true, metrics },

@@ -6,7 +6,7 @@ import { deriveSeed } from '../random.js'
 import { codeOf } from '../rollout/failure.js'
 import type { Transition } from '../types.js'
 import { playerViewOf, type Game } from './game.js'
-import type { Fault, Verdict } from './verdict.js'
+import type { Fault, MatchVerdict } from './verdict.js'
 
 export interface SeatOptions {
   readonly seat: number
@@ -25,7 +25,7 @@ export class Seat<State, Move> {
   readonly seat: number
   readonly transcript: Message[] = []
   readonly transitions: Transition[] = []
-  verdict: Verdict | undefined
+  verdict: MatchVerdict | undefined
   reward: number | null = null
   readonly #game: Game<State, Move>
   readonly #options: SeatOptions

@@ -16,7 +16,7 @@ export interface Fault {
  * `scored`: the rules gave it a score. `illegal_move`, `timeout`, `crash`: it failed. `no_contest`: the match ended for another
  * reason (`because`), and nothing was decided for this seat.
  */
-export type Verdict =
+export type MatchVerdict =
   | { readonly kind: 'scored' }
   | { readonly kind: FaultKind; readonly code: string; readonly message: string }
   | { readonly kind: 'no_contest'; readonly because: string }

@@ -1,10 +1,10 @@
 import { createTranscript, type Renderer, type Transcript } from '@selfplay/renderers'
-import type { Sample } from '../sampler.js'
+import type { Sampler } from '../sampler.js'
 import type { MessagePolicy } from './policy.js'
 
 export interface ModelPolicyOptions {
   readonly renderer: Renderer
-  readonly sample: Sample
+  readonly sample: Sampler
   /** Most tokens of a reply. Default: as many as the sampler allows. */
   readonly maxTokens?: number
   /** Whether prompts continue the ids that were sampled (default), or are rendered anew each time. */

@@ -1,5 +1,5 @@
 import type { Message, Termination, ToolSpec } from '@selfplay/renderers'
-import { InvalidInputError } from '../errors.js'
+import { EnvInputError } from '../errors.js'
 import type { PlayerView } from '../message-env.js'
 import type { Action } from '../types.js'
 
@@ -38,12 +38,12 @@ export type MessagePolicy = (turn: MessageTurn) => PolicyReply | Promise<PolicyR
 
 export const isSampled = (reply: PolicyReply): reply is SampledReply => typeof reply === 'object' && 'action' in reply
 
-/** What a reply says, as an assistant message. @throws InvalidInputError when it is none */
+/** What a reply says, as an assistant message. @throws EnvInputError when it is none */
 export function messageOf(reply: PolicyReply): Message {
   if (typeof reply === 'string') return { role: 'assistant', content: reply }
   const message = typeof reply === 'object' && reply !== null && isSampled(reply) ? reply.message : (reply as Message)
   if (message?.role !== 'assistant')
-    throw new InvalidInputError(
+    throw new EnvInputError(
       `a policy replies with a text or an assistant message, got ${JSON.stringify(reply)?.slice(0, 80) ?? typeof reply}`,
     )
   return message

@@ -1,7 +1,7 @@
 import type { Message } from '@selfplay/renderers'
 import { ScriptExhaustedError } from '../errors.js'
 import { Random } from '../random.js'
-import { InvalidInputError } from '../errors.js'
+import { EnvInputError } from '../errors.js'
 import type { MessagePolicy } from './policy.js'
 
 /**
@@ -26,7 +26,7 @@ export const randomMoves =
   (): MessagePolicy =>
   ({ legalMoves, seed }) => {
     if (!legalMoves || legalMoves.length === 0)
-      throw new InvalidInputError('randomMoves: this game does not list its legal moves')
-    if (seed === undefined) throw new InvalidInputError('randomMoves: expected the episode to be given a seed')
+      throw new EnvInputError('randomMoves: this game does not list its legal moves')
+    if (seed === undefined) throw new EnvInputError('randomMoves: expected the episode to be given a seed')
     return new Random(seed).pick(legalMoves)
   }

@@ -1,4 +1,4 @@
-import { ConsecutiveFailuresError, InvalidInputError } from '../errors.js'
+import { ConsecutiveFailuresError, EnvInputError } from '../errors.js'
 import type { TrajectoryGroup } from '../group.js'
 
 /** Stops a run in which group after group fails. Keeps count over batches. */
@@ -10,7 +10,7 @@ export class FailureGuard {
   /** @param maxConsecutive so many failed groups in a row, and the last one throws */
   constructor(maxConsecutive: number) {
     if (!Number.isInteger(maxConsecutive) || maxConsecutive < 1)
-      throw new InvalidInputError(`FailureGuard: expected an integer of at least 1, got ${maxConsecutive}`)
+      throw new EnvInputError(`FailureGuard: expected an integer of at least 1, got ${maxConsecutive}`)
     this.maxConsecutive = maxConsecutive
   }
 

@@ -33,7 +33,7 @@ export interface RolloutLimits {
   readonly envTimeoutSeconds: number | null
 }
 
-/** @throws InvalidInputError */
+/** @throws EnvInputError */
 export const parseLimits = (limits: Partial<RolloutLimits>, what: string): Partial<RolloutLimits> => {
   const complete = parseOptions(limitsSchema, limits, what)
   return Object.fromEntries(Object.entries(complete).filter(([name]) => Object.hasOwn(limits, name)))

@@ -1,6 +1,6 @@
 import { bounded } from '../deadline.js'
 import { neverAborted } from '../on-abort.js'
-import { InvalidInputError, TimeoutError } from '../errors.js'
+import { EnvInputError, TimeoutError } from '../errors.js'
 import type { EnvGroupBuilder } from '../group.js'
 import type { Env } from '../types.js'
 import { across, failureOf, type RolloutFailure } from './failure.js'
@@ -23,10 +23,10 @@ export class OpenEnvs {
     return across('builder', signal, async () => {
       const envs = await this.#call('makeEnvs', signal, (inner) => this.#builder.makeEnvs({ signal: inner }))
       if (!Array.isArray(envs) || envs.length === 0)
-        throw new InvalidInputError('makeEnvs: expected a list of at least one environment')
+        throw new EnvInputError('makeEnvs: expected a list of at least one environment')
       envs.forEach((env: Env, slot) => this.#open.set(env, slot))
       if (new Set(envs).size !== envs.length)
-        throw new InvalidInputError('makeEnvs: the same environment stands in two slots; each serves one episode')
+        throw new EnvInputError('makeEnvs: the same environment stands in two slots; each serves one episode')
       return envs as readonly Env[]
     })
   }
@@ -44,7 +44,7 @@ export class OpenEnvs {
       const envs = await this.makeAll(signal)
       const env = envs[slot]
       await Promise.all(envs.filter((other) => other !== env).map((other) => this.close(other)))
-      if (!env) throw new InvalidInputError(`makeEnvs: gave ${envs.length} environments, and slot ${slot} is needed`)
+      if (!env) throw new EnvInputError(`makeEnvs: gave ${envs.length} environments, and slot ${slot} is needed`)
       return env
     })
   }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { groupOf, repeat, rewardEach, type EnvGroupBuilder, type GroupReward } from '../group.js'
-import type { Sample } from '../sampler.js'
+import type { Sampler } from '../sampler.js'
 import { hang } from '../testing/index.js'
 import type { Env, StepResult } from '../types.js'
 import { FailureGuard } from './failure-guard.js'
@@ -9,7 +9,7 @@ import { runGroup } from './run-group.js'
 import { runGroups } from './run-groups.js'
 import { summarizeByTag, summarizeGroups } from './summarize.js'
 
-const sample: Sample = ({ seed = 0 }) => ({
+const sample: Sampler = ({ seed = 0 }) => ({
   tokens: Int32Array.of(seed),
   logprobs: new Float32Array(1),
   stopReason: 'stop',
@@ -215,7 +215,7 @@ describe('retry', () => {
 
   it('retries a sample that timed out', async () => {
     let calls = 0
-    const flaky: Sample = (request) => (calls++ === 0 ? hang() : sample(request))
+    const flaky: Sampler = (request) => (calls++ === 0 ? hang() : sample(request))
     const group = await runGroup(builder(1).built, {
       sample: flaky,
       limits: { sampleTimeoutSeconds: 0.02 },

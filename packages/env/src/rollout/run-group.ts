@@ -1,11 +1,11 @@
 import { bounded, follow } from '../deadline.js'
 import { neverAborted } from '../on-abort.js'
 import { checkMetrics } from '../conversation.js'
-import { GroupRewardError, InvalidInputError, TimeoutError } from '../errors.js'
+import { GroupRewardError, EnvInputError, TimeoutError } from '../errors.js'
 import type { EnvGroupBuilder, ExcludedMember, GroupMember, GroupReward, TrajectoryGroup } from '../group.js'
 import { Limiter } from '../limiter.js'
 import { mergeReducers, type MetricReducers } from '../metrics.js'
-import type { Sample } from '../sampler.js'
+import type { Sampler } from '../sampler.js'
 import { totalReward, type Env } from '../types.js'
 import { across, failureOf, type RolloutFailure } from './failure.js'
 import { limitsFor, parseLimits, type RolloutLimits } from './limits.js'
@@ -14,7 +14,7 @@ import { runMembers, type Slot } from './run-members.js'
 import { floorOf, parseStrategy, type ParsedStrategy, type Strategy } from './strategy.js'
 
 export interface GroupRunOptions {
-  readonly sample: Sample
+  readonly sample: Sampler
   readonly limits?: Partial<RolloutLimits>
   /** Default `{kind: 'fail-fast'}`. */
   readonly strategy?: Strategy
@@ -31,7 +31,7 @@ export interface GroupRunOptions {
 
 /** Options of group runs, complete and checked. */
 export interface RunSettings {
-  readonly sample: Sample
+  readonly sample: Sampler
   readonly limits: Partial<RolloutLimits>
   readonly strategy: ParsedStrategy
   readonly limiter: Limiter
@@ -39,7 +39,7 @@ export interface RunSettings {
   readonly filter: ((group: TrajectoryGroup) => string | undefined) | undefined
 }
 
-/** @throws InvalidInputError */
+/** @throws EnvInputError */
 export function runSettings(options: GroupRunOptions): RunSettings {
   const {
     sample,
@@ -49,9 +49,9 @@ export function runSettings(options: GroupRunOptions): RunSettings {
     rewardTimeoutSeconds = 900,
   } = options
   if (!Number.isInteger(concurrency) || concurrency < 1)
-    throw new InvalidInputError(`concurrency: expected an integer of at least 1, got ${concurrency}`)
+    throw new EnvInputError(`concurrency: expected an integer of at least 1, got ${concurrency}`)
   if (rewardTimeoutSeconds !== null && !(rewardTimeoutSeconds > 0))
-    throw new InvalidInputError(`rewardTimeoutSeconds: expected seconds above 0 or null, got ${rewardTimeoutSeconds}`)
+    throw new EnvInputError(`rewardTimeoutSeconds: expected seconds above 0 or null, got ${rewardTimeoutSeconds}`)
   return {
     sample,
     limits: parseLimits(limits, 'limits'),

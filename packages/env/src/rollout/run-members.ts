@@ -1,6 +1,6 @@
 import type { Limiter } from '../limiter.js'
 import { deriveSeed } from '../random.js'
-import type { Sample } from '../sampler.js'
+import type { Sampler } from '../sampler.js'
 import type { Env, Trajectory } from '../types.js'
 import { RolloutError, failureOf, type RolloutFailure } from './failure.js'
 import { limitsFor, type RolloutLimits } from './limits.js'
@@ -18,7 +18,7 @@ export interface Slot {
 }
 
 export interface MembersOptions {
-  readonly sample: Sample
+  readonly sample: Sampler
   readonly limits: Partial<RolloutLimits>
   readonly strategy: ParsedStrategy
   readonly seed: number | undefined

@@ -2,7 +2,7 @@ import { getRenderer, user } from '@selfplay/renderers'
 import { describe, expect, it } from 'vitest'
 import { EnvFromMessageEnv } from '../env-from-message-env.js'
 import type { MessageEnv } from '../message-env.js'
-import { clientSampler, type Sample, type SampleRequest, type SamplingClientLike } from '../sampler.js'
+import { clientSampler, type Sampler, type SamplerRequest, type SamplingClientLike } from '../sampler.js'
 import { byteTokenizer, hang, mockMessageEnv, scriptedSampler } from '../testing/index.js'
 import { returnsToGo, sampledTokens, totalReward, type Action, type Env, type StepResult } from '../types.js'
 import type { RolloutLimits } from './limits.js'
@@ -29,7 +29,7 @@ function countingEnv(turns: number, rewards: readonly number[] = []): Env {
 }
 
 /** Samples as many tokens as it may, at most `size`. */
-function sampler(size: number, requests: SampleRequest[] = []): Sample {
+function sampler(size: number, requests: SamplerRequest[] = []): Sampler {
   return (request): Action => {
     requests.push(request)
     const length = Math.min(size, request.maxTokens ?? Infinity)
@@ -66,7 +66,7 @@ describe('the loop', () => {
 
   it('gives each turn a seed of its own, the same in every run', async () => {
     const seeds = async (seed: number) => {
-      const requests: SampleRequest[] = []
+      const requests: SamplerRequest[] = []
       await runRollout({ env: countingEnv(3), sample: sampler(1, requests), seed })
       return requests.map((request) => request.seed)
     }
@@ -76,7 +76,7 @@ describe('the loop', () => {
   })
 
   it('passes no cap and no seed where there is none', async () => {
-    const requests: SampleRequest[] = []
+    const requests: SamplerRequest[] = []
     await runRollout({ env: countingEnv(1), sample: sampler(1, requests) })
     expect(Object.keys(requests[0]!).sort()).toEqual(['prompt', 'signal', 'stop', 'turn'])
   })
@@ -84,7 +84,7 @@ describe('the loop', () => {
 
 describe('budgets', () => {
   const run = (limits: Partial<RolloutLimits>, size = 4, env: Env = countingEnv(100)) => {
-    const requests: SampleRequest[] = []
+    const requests: SamplerRequest[] = []
     return runRollout({ env, sample: sampler(size, requests), limits }).then((trajectory) => ({ trajectory, requests }))
   }
 
@@ -194,7 +194,7 @@ describe('deadlines and failures', () => {
   })
 
   it('the deadline of the whole keeps what was reached', async () => {
-    const sample: Sample = (request) => (request.turn === 2 ? hang() : sampler(3)(request))
+    const sample: Sampler = (request) => (request.turn === 2 ? hang() : sampler(3)(request))
     const trajectory = await runRollout({ env: countingEnv(9), sample, limits: { rolloutTimeoutSeconds: seconds } })
     expect(trajectory.stopReason).toBe('rollout_timeout')
     expect(trajectory.transitions.map((t) => t.action.tokens.length)).toEqual([3, 3])
@@ -218,7 +218,7 @@ describe('deadlines and failures', () => {
   it('names the boundary', async () => {
     const bug = new TypeError('mine')
     const throws = () => Promise.reject(bug)
-    const boundaryOf = (env: Env, sample: Sample = sampler(2)) =>
+    const boundaryOf = (env: Env, sample: Sampler = sampler(2)) =>
       runRollout({ env, sample }).then(
         () => 'none',
         (error: { boundary: string; cause: unknown }) => [error.boundary, error.cause],
@@ -238,7 +238,7 @@ describe('deadlines and failures', () => {
     ['more tokens than asked for', { tokens: new Int32Array(9), logprobs: new Float32Array(9) }, /9 tokens, at most 4/],
     ['an unknown stop reason', { stopReason: 'eos' as 'stop' }, /"stop" or "length", got eos/],
   ])('refuses %s', async (_, wrong, message) => {
-    const sample: Sample = () => ({
+    const sample: Sampler = () => ({
       tokens: new Int32Array(2),
       logprobs: new Float32Array(2),
       stopReason: 'stop',

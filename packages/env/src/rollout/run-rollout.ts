@@ -1,9 +1,9 @@
 import { bounded, type Deadline } from '../deadline.js'
 import { neverAborted } from '../on-abort.js'
 import { checkMetrics } from '../conversation.js'
-import { EnvContractError, InvalidInputError, TimeoutError } from '../errors.js'
+import { EnvContractError, EnvInputError, TimeoutError } from '../errors.js'
 import { deriveSeed } from '../random.js'
-import type { Sample } from '../sampler.js'
+import type { Sampler } from '../sampler.js'
 import { STOP_REASONS, isStopReason, type StopReason } from '../stop-reason.js'
 import type { Action, Env, InitialOverflow, Observation, StepResult, Trajectory, Transition } from '../types.js'
 import { RolloutError, across, codeOf } from './failure.js'
@@ -11,7 +11,7 @@ import { limitsFor, parseLimits, type RolloutLimits } from './limits.js'
 
 export interface RolloutOptions {
   readonly env: Env
-  readonly sample: Sample
+  readonly sample: Sampler
   /** Each limit given here wins over the environment's own. */
   readonly limits?: Partial<RolloutLimits>
   /** Seeds the samples: turn k gets a seed of its own. Default: no seeds, the sampler draws as it likes. */
@@ -42,7 +42,7 @@ const timeoutCode = 'rollout_timeout'
 /** One episode on its way. `limits` are complete and checked. */
 export class Rollout {
   readonly #env: Env
-  readonly #sample: Sample
+  readonly #sample: Sampler
   readonly #limits: RolloutLimits
   readonly #seed: number | undefined
   readonly #signal: AbortSignal
@@ -50,7 +50,7 @@ export class Rollout {
   readonly #startedAt = performance.now()
   #sampled = 0
 
-  constructor(env: Env, sample: Sample, limits: RolloutLimits, seed: number | undefined, signal: AbortSignal) {
+  constructor(env: Env, sample: Sampler, limits: RolloutLimits, seed: number | undefined, signal: AbortSignal) {
     this.#env = env
     this.#sample = sample
     this.#limits = limits
@@ -210,21 +210,19 @@ const empty: Transition = {
 function checkAction(action: Action, cap: number, turn: number): void {
   const { tokens, logprobs, stopReason } = action
   if (!(tokens instanceof Int32Array))
-    throw new InvalidInputError(`turn ${turn}: expected the sampler to give tokens as an Int32Array`, { turn })
+    throw new EnvInputError(`turn ${turn}: expected the sampler to give tokens as an Int32Array`, { turn })
   if (tokens.length > cap)
-    throw new InvalidInputError(
-      `turn ${turn}: the sampler gave ${tokens.length} tokens, at most ${cap} were asked for`,
-      {
-        turn,
-      },
-    )
+    throw new EnvInputError(`turn ${turn}: the sampler gave ${tokens.length} tokens, at most ${cap} were asked for`, {
+      turn,
+    })
   if (logprobs !== undefined && logprobs.length !== tokens.length)
-    throw new InvalidInputError(
-      `turn ${turn}: the sampler gave ${tokens.length} tokens and ${logprobs.length} log-probs`,
-      { turn, tokens: tokens.length, logprobs: logprobs.length },
-    )
+    throw new EnvInputError(`turn ${turn}: the sampler gave ${tokens.length} tokens and ${logprobs.length} log-probs`, {
+      turn,
+      tokens: tokens.length,
+      logprobs: logprobs.length,
+    })
   if (stopReason !== 'stop' && stopReason !== 'length')
-    throw new InvalidInputError(`turn ${turn}: expected stopReason "stop" or "length", got ${String(stopReason)}`, {
+    throw new EnvInputError(`turn ${turn}: expected stopReason "stop" or "length", got ${String(stopReason)}`, {
       turn,
     })
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { InvalidInputError } from '../errors.js'
+import { EnvInputError } from '../errors.js'
 import { parseOptions } from '../options.js'
 
 const retries = z.int().min(0).default(3)
@@ -31,11 +31,11 @@ export type ParsedStrategy =
   | { readonly kind: 'retry'; readonly maxRetries: number }
   | { readonly kind: 'minimum-viable'; readonly minSuccessful?: number | undefined; readonly maxRetries: number }
 
-/** @throws InvalidInputError */
+/** @throws EnvInputError */
 export function parseStrategy(strategy: Strategy): ParsedStrategy {
   const schema = schemas[strategy.kind]
   if (!schema)
-    throw new InvalidInputError(
+    throw new EnvInputError(
       `strategy: expected kind ${Object.keys(schemas).join(', ')}, got ${JSON.stringify(strategy.kind)}`,
     )
   return parseOptions(schema, strategy, 'strategy') as ParsedStrategy

@@ -1,6 +1,6 @@
 import type { Renderer } from '@selfplay/renderers'
 import { ScriptExhaustedError } from '../errors.js'
-import type { Sample, SampleRequest } from '../sampler.js'
+import type { Sampler, SamplerRequest } from '../sampler.js'
 
 /** What a mock model writes. `end` is how it stops: with the format's stop (default), or with nothing at all. */
 export interface ScriptedSample {
@@ -10,7 +10,7 @@ export interface ScriptedSample {
 
 export type Script =
   | readonly (string | ScriptedSample)[]
-  | ((request: SampleRequest, prompt: string) => string | ScriptedSample | Promise<string | ScriptedSample>)
+  | ((request: SamplerRequest, prompt: string) => string | ScriptedSample | Promise<string | ScriptedSample>)
 
 /**
  * A sampler without a model: encodes replies of a script and puts the format's stop after them. Log-probs are -1 for every token.
@@ -18,7 +18,7 @@ export type Script =
  *
  * @param script the reply of each turn, or a function of the request and the decoded prompt
  */
-export function scriptedSampler(renderer: Renderer, script: Script): Sample {
+export function scriptedSampler(renderer: Renderer, script: Script): Sampler {
   const { tokenizer, stop } = renderer
   return async (request) => {
     const scripted =

@@ -1,6 +1,6 @@
 import { textOf, type Message, type ToolSpec } from '@selfplay/renderers'
 import { z } from 'zod'
-import { InvalidInputError } from '../errors.js'
+import { EnvInputError } from '../errors.js'
 import type { MessageEnv, MessageStepResult, StepContext } from '../message-env.js'
 import type { Logs, MetricReducers, Metrics } from '../metrics.js'
 import { parseOptions } from '../options.js'
@@ -60,7 +60,7 @@ export class ToolEnv implements MessageEnv {
     const options = parseOptions(optionsSchema, rest, 'ToolEnv')
     const names = tools.map(({ name }) => name)
     const twice = names.find((name, k) => names.indexOf(name) !== k)
-    if (twice !== undefined) throw new InvalidInputError(`ToolEnv: two tools are called ${JSON.stringify(twice)}`)
+    if (twice !== undefined) throw new EnvInputError(`ToolEnv: two tools are called ${JSON.stringify(twice)}`)
     this.#tools = tools
     this.tools = tools.map(({ name, description, parameters }) => ({ name, description, parameters }))
     this.#messages = messages

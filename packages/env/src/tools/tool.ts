@@ -1,6 +1,6 @@
 import { toolSpecSchema, type Message, type ToolSpec } from '@selfplay/renderers'
 import { z } from 'zod'
-import { InvalidInputError } from '../errors.js'
+import { EnvInputError } from '../errors.js'
 import type { Metrics } from '../metrics.js'
 import type { CallOptions } from '../types.js'
 
@@ -45,13 +45,13 @@ export interface ToolDefinition<S extends z.ZodObject> {
  * })
  * ```
  *
- * @throws InvalidInputError for a name with blanks, or a schema that JSON schema cannot say
+ * @throws EnvInputError for a name with blanks, or a schema that JSON schema cannot say
  */
 export function tool<S extends z.ZodObject>(definition: ToolDefinition<S>): Tool {
   const { name, description, parameters } = definition
   const spec = { name, description, parameters: jsonSchemaOf(name, parameters) }
   const checked = toolSpecSchema.safeParse(spec)
-  if (!checked.success) throw new InvalidInputError(`tool ${JSON.stringify(name)}: ${checked.error.issues[0]!.message}`)
+  if (!checked.success) throw new EnvInputError(`tool ${JSON.stringify(name)}: ${checked.error.issues[0]!.message}`)
   return {
     ...spec,
     schema: parameters,
@@ -67,6 +67,6 @@ function jsonSchemaOf(name: string, parameters: z.ZodObject): Record<string, unk
     const { $schema: _draft, ...schema } = z.toJSONSchema(parameters, { io: 'input' })
     return schema
   } catch (cause) {
-    throw new InvalidInputError(`tool ${JSON.stringify(name)}: ${(cause as Error).message}`)
+    throw new EnvInputError(`tool ${JSON.stringify(name)}: ${(cause as Error).message}`)
   }
 }

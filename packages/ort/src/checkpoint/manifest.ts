@@ -192,7 +192,7 @@ export async function openManifestedFolder(
 }
 
 /** A checkpoint that was left aside. */
-export interface SkippedCheckpoint {
+export interface SkippedFolder {
   readonly path: string
   /** What is wrong with it, as its error says. */
   readonly reason: string
@@ -203,7 +203,7 @@ export interface NewestCheckpoint {
   /** undefined when no complete one was found. */
   readonly newest: { readonly path: string; readonly number: number; readonly manifest: Manifest } | undefined
   /** Newer ones than that, newest first. */
-  readonly skipped: readonly SkippedCheckpoint[]
+  readonly skipped: readonly SkippedFolder[]
 }
 
 /**
@@ -217,7 +217,7 @@ export async function newestComplete(
   kind: FolderKind,
   options: VerifyOptions = {},
 ): Promise<NewestCheckpoint> {
-  const skipped: SkippedCheckpoint[] = []
+  const skipped: SkippedFolder[] = []
   for (const { number, path } of await numberedFolders(directory)) {
     options.signal?.throwIfAborted()
     try {

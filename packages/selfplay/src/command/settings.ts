@@ -1,9 +1,12 @@
 import { readFile, readdir, stat } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join, resolve } from 'node:path'
-import { RunFolder, RunFolderError, legalName, nearest, runFolderName, writeFileAtomic } from '@selfplay/trainer'
+import { writeFileAtomic } from '@selfplay/ort'
+import { didYouMean } from '@selfplay/renderers'
+import { RunFolder, RunFolderError, legalName, runFolderName } from '@selfplay/trainer'
 import { z } from 'zod'
 import { bundledFolder } from '../agents.js'
+import { SCHEDULES } from '../recipes.js'
 import { tasks, type TrainTask } from '../tasks/index.js'
 import { UsageError } from './failure.js'
 
@@ -26,6 +29,8 @@ export const settingsSchema = z.strictObject({
   maxNewTokens: count,
   temperature: z.number().positive(),
   learningRate: z.number().positive(),
+  learningRateSchedule: z.enum(SCHEDULES),
+  adamBeta2: z.number().min(0).lt(1),
   loraRank: z.number().int().nonnegative(),
   rewardScale: z.number(),
   loggingSteps: count,
@@ -66,8 +71,7 @@ export function findTask(name: string): TrainTask {
   const task = tasks.find((candidate) => candidate.name === name)
   if (task) return task
   const names = tasks.map((candidate) => candidate.name)
-  const near = nearest(name, names)
-  const hint = near ? `: did you mean "${near}"?` : '.'
+  const hint = didYouMean(name, names) || '.'
   throw new UsageError(`there is no task "${name}"${hint} Tasks: ${names.join(', ')}`, { task: name, known: names })
 }
 
@@ -180,9 +184,9 @@ async function newestRun(cwd: string, task: string): Promise<string> {
 }
 
 /** Writes down what a run was started with. */
-export function writeCommand({ directory, task, settings }: RunPlan): Promise<void> {
+export async function writeCommand({ directory, task, settings }: RunPlan): Promise<void> {
   const command = { formatVersion: COMMAND_FORMAT, task: task.name, settings }
-  return writeFileAtomic(commandPath(directory), `${JSON.stringify(command, null, 2)}\n`)
+  await writeFileAtomic(commandPath(directory), `${JSON.stringify(command, null, 2)}\n`)
 }
 
 /** @throws RunFolderError when there is none, it is damaged, or it is of a newer format. */

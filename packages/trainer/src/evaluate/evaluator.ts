@@ -1,6 +1,6 @@
 import type { SamplingClient, TrainingClient } from '@selfplay/engine'
 import { ConfigError } from '../errors.js'
-import { deriveSeed } from '../random.js'
+import { deriveSeed } from '@selfplay/env'
 
 /** What an evaluator may use. */
 export interface EvaluationContext {

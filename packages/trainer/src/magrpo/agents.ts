@@ -12,14 +12,14 @@ interface TextSide {
 /** A policy that the trainer trains. The same client in two places is one policy with one optimiser step per update. */
 export type TrainableAgent = TrainingClient & TextSide
 
-/** Samples but is never trained; see {@link frozen}. */
+/** Samples but is never trained; see {@link frozenAgent}. */
 export interface FrozenAgent extends TextSide {
   readonly kind: 'frozen'
   readonly policy: TrainingClient | SamplingClient
   readonly eosTokenIds: readonly number[]
 }
 
-/** Answers by a function; see {@link scripted}. */
+/** Answers by a function; see {@link scriptedAgent}. */
 export interface ScriptedAgent {
   readonly kind: 'scripted'
   readonly reply: (args: ReplyArgs<unknown>, options: { readonly signal: AbortSignal }) => string | Promise<string>
@@ -33,7 +33,7 @@ export type Agent = TrainableAgent | FrozenAgent | ScriptedAgent
  * @param policy a training client that no other agent trains, or any sampling client, for instance a snapshot.
  * @param options.eosTokenIds ends of a completion when `policy` is a sampling client, which does not know them. Default none.
  */
-export function frozen(
+export function frozenAgent(
   policy: (TrainingClient | SamplingClient) & TextSide,
   options: TextSide & { readonly eosTokenIds?: readonly number[] } = {},
 ): FrozenAgent {
@@ -49,9 +49,9 @@ export function frozen(
 }
 
 /** An agent that gives the replies in turn, over and over (completion g of a node gives reply g), or whatever the function says. */
-export function scripted(replies: readonly string[] | ScriptedAgent['reply']): ScriptedAgent {
+export function scriptedAgent(replies: readonly string[] | ScriptedAgent['reply']): ScriptedAgent {
   if (typeof replies === 'function') return { kind: 'scripted', reply: replies }
-  if (replies.length === 0) throw new InvalidInputError('scripted: expected at least one reply, got none')
+  if (replies.length === 0) throw new InvalidInputError('scriptedAgent: expected at least one reply, got none')
   return { kind: 'scripted', reply: ({ generation }) => replies[generation % replies.length] as string }
 }
 

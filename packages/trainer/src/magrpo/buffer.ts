@@ -1,4 +1,4 @@
-import type { Random } from '../random.js'
+import type { Random } from '@selfplay/env'
 import type { Sample } from './datums.js'
 
 /** What one policy may train on from one node. */

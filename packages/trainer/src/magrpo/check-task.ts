@@ -1,5 +1,5 @@
+import { didYouMean } from '@selfplay/renderers'
 import { ConfigError, DatasetError } from '../errors.js'
-import { nearest } from '../strict-config.js'
 import type { ResolvedConfig } from './config.js'
 import { isPrompt } from './prompts.js'
 import { checkAdapter } from './roles.js'
@@ -30,10 +30,7 @@ export function refuseUnknown(options: object, own: readonly string[] = []): voi
   const known = [...OPTIONS, ...own]
   for (const key of Object.keys(options)) {
     if (known.includes(key)) continue
-    const suggestion = nearest(key, known)
-    throw new ConfigError(`the trainer has no option "${key}"${suggestion ? `: did you mean "${suggestion}"?` : ''}`, {
-      key,
-    })
+    throw new ConfigError(`the trainer has no option "${key}"${didYouMean(key, known)}`, { key })
   }
 }
 

@@ -22,6 +22,7 @@ export type NoticeCode =
   | 'no_second_turn'
   | 'threshold_never_reached'
   | 'collapse'
+  | 'pairs'
   | 'tracker'
 
 const format = (value: number): string => String(Number(value.toPrecision(4)))

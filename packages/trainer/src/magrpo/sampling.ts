@@ -1,7 +1,7 @@
 import { InvalidInputError, NonFiniteError, type SampledSequence, type SamplingClient } from '@selfplay/engine'
 import { textOf } from '@selfplay/renderers'
 import { runLimited, settleAll, withDeadline } from '../deadline.js'
-import { deriveSeed } from '../random.js'
+import { deriveSeed } from '@selfplay/env'
 import type { Samplers, Seat } from './agents.js'
 import { describeValue } from './prompts.js'
 import type { Completion, JointNode } from './types.js'

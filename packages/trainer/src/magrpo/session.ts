@@ -42,7 +42,7 @@ export interface SessionOptions {
   readonly trackers: readonly Tracker[]
   readonly config: ResolvedConfig
   readonly table: Table
-  readonly extension: Extension | null
+  readonly extension: Pick<Extension, 'trainer' | 'settings' | 'parts'> | null
   readonly onNotice: (notice: Notice) => void
 }
 

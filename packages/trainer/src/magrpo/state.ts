@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { CHECKPOINT_FORMAT } from '../run/checkpoint.js'
 import { noCollapse } from '../run/collapse.js'
 import { settingDifferences } from '../run/differences.js'
-import { Random, deriveSeed } from '../random.js'
+import { Random, deriveSeed } from '@selfplay/env'
 import type { BufferedNode } from './buffer.js'
 import type { ResolvedConfig } from './config.js'
 

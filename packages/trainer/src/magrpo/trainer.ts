@@ -2,7 +2,7 @@ import type { CallOptions, ExportOptions, SamplingClient, TrainingClient } from 
 import { batchCount, batches, type Batch, type Dataset } from '../dataset.js'
 import { CollapseError, ConfigError } from '../errors.js'
 import { followSignal } from '../deadline.js'
-import { deriveSeed } from '../random.js'
+import { deriveSeed } from '@selfplay/env'
 import type { Tracker } from '../track/tracker.js'
 import { Grace } from '../grace.js'
 import { Samplers, seatAgents, type Agent, type Table } from './agents.js'

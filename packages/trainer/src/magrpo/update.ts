@@ -1,7 +1,7 @@
 import type { OptimStepOptions, SamplingClient, TrainingClient } from '@selfplay/engine'
 import type { Batch } from '../dataset.js'
 import { runLimited } from '../deadline.js'
-import { Random } from '../random.js'
+import { Random } from '@selfplay/env'
 import { scheduleFactor } from '../schedule.js'
 import { watchForCollapse } from '../run/collapse.js'
 import type { Policy, Samplers, Table } from './agents.js'
@@ -177,7 +177,7 @@ async function trainPolicies<Row>(
   const jobs = [...plans].map(([policy, steps]) => async () => {
     const done: Learning[] = []
     learnt.set(policy, done)
-    const optim = optimOptions(policy, step, context)
+    const optim = policyOptim(policy, step, context)
     for (const { samples } of steps) {
       trainSignal.throwIfAborted()
       const client = policy.client as TrainingClient
@@ -218,7 +218,12 @@ function learningRateAt<Row>(
   return seatRate * scheduleFactor(schedule, step, totalSteps)
 }
 
-function optimOptions<Row>(policy: Policy, step: number, context: UpdateContext<Row>): OptimStepOptions {
+/** @internal AdamW's settings of a policy for the update after `step` finished ones. */
+export function policyOptim(
+  policy: Policy,
+  step: number,
+  context: Pick<UpdateContext<unknown>, 'config' | 'table' | 'totalSteps'>,
+): OptimStepOptions {
   const { config, table } = context
   const { learningRate } = table.seats[policy.seats[0]!]!.settings
   return adamOptions(learningRateAt(learningRate, step, context), config)

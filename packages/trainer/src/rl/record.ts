@@ -79,7 +79,7 @@ type TurnRecord = z.output<typeof turnSchema>
 type Trajectory = TrajectoryGroup['members'][number]['trajectory']
 
 /** Turns ids into text for people to read. */
-export type Decode = (ids: Int32Array) => string
+export type IdsToText = (ids: Int32Array) => string
 
 /** Nine digits tell a float32 exactly. */
 const decimals = (values: Float32Array): number[] => Array.from(values, (value) => Number(value.toPrecision(9)))
@@ -88,7 +88,7 @@ const decimals = (values: Float32Array): number[] => Array.from(values, (value) 
 export function toGroupRecord(
   { index, group, use, credit }: CreditedGroup,
   step: number,
-  decode?: Decode,
+  decode?: IdsToText,
 ): GroupRecord {
   return {
     formatVersion: GROUP_RECORD_FORMAT,
@@ -117,7 +117,7 @@ export function toGroupRecord(
   }
 }
 
-function trajectoryRecord(slot: number, { transitions, finalObservation, stopReason }: Trajectory, decode?: Decode) {
+function trajectoryRecord(slot: number, { transitions, finalObservation, stopReason }: Trajectory, decode?: IdsToText) {
   let before: number[] = []
   const turns = transitions.map(({ observation, action, masked, reward, episodeDone, ...rest }): TurnRecord => {
     const extends_ = before.length <= observation.length && before.every((id, i) => id === observation[i])

@@ -7,7 +7,7 @@ import {
   type SamplerOptions,
 } from '@selfplay/env'
 import type { Evaluator } from '../evaluate/evaluator.js'
-import { deriveSeed } from '../random.js'
+import { deriveSeed } from '@selfplay/env'
 import { groupMetrics } from './measure.js'
 
 export interface RolloutEvaluatorOptions {

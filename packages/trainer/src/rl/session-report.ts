@@ -4,7 +4,7 @@ import { writeFileAtomic } from '../run/files.js'
 import type { RunFolder } from '../run/run-folder.js'
 import type { MetricsRow } from '../track/tracker.js'
 import type { CreditedGroup } from './assemble.js'
-import { toGroupRecord, type Decode } from './record.js'
+import { toGroupRecord, type IdsToText } from './record.js'
 import { renderReport } from './report/report.js'
 
 const readRows = async (path: string): Promise<MetricsRow[]> =>
@@ -21,7 +21,7 @@ export async function writeReport(
   folder: RunFolder,
   step: number,
   groups: readonly CreditedGroup[],
-  decode: Decode | undefined,
+  decode: IdsToText | undefined,
 ): Promise<string> {
   const path = join(folder.directory, 'reports', `step-${String(step).padStart(8, '0')}.html`)
   const content = {

@@ -10,7 +10,7 @@ import {
   type TrajectoryGroup,
 } from '@selfplay/env'
 import { DatasetError } from '../errors.js'
-import { deriveSeed } from '../random.js'
+import { deriveSeed } from '@selfplay/env'
 import type { ResolvedRLSettings } from './config.js'
 import { PacedProducer } from './producer.js'
 import { Snapshots } from './snapshots.js'

@@ -10,7 +10,7 @@ import type { CreditedGroup } from './assemble.js'
 import { FREE_RL_SETTINGS } from './config.js'
 import { rlNotices } from './notices.js'
 import { resolveDataset, resolveRLConfig, type RLConfig, type ResolvedRLConfig } from './options.js'
-import { toGroupRecord, type Decode } from './record.js'
+import { toGroupRecord, type IdsToText } from './record.js'
 import { writeReport } from './session-report.js'
 import { pacedSource, synchronousSource, type GroupSource, type SampledBatch } from './sources.js'
 import { initialRLState, rlStateSchema, type RLState } from './state.js'
@@ -56,7 +56,7 @@ export class RLTrainer extends TrainingLoop<RLState, RLUpdate> {
   readonly config: ResolvedRLConfig
   protected readonly session: LoopSession<RLState>
   protected readonly setup: LoopSetup
-  private readonly decode: Decode | undefined
+  private readonly decode: IdsToText | undefined
   private dataset: RLDataset | null = null
   private reference: SamplingClient | null = null
   private newest: RLUpdate | null = null

@@ -21,7 +21,7 @@ import {
   type TrainingClient,
 } from '@selfplay/engine'
 import { referenceLoss } from '@selfplay/engine/testing'
-import { Random, deriveSeed } from '../../src/random.js'
+import { Random, deriveSeed } from '@selfplay/env'
 
 /** Characters to ids and back; id 0 ends a text and reads as `<eos>`, so a forgotten one shows. */
 export class ToyTokenizer {
