@@ -1,3 +1,6 @@
+/** How a learning rate can go over a run. */
+export const SCHEDULES = ['constant', 'linear', 'cosine'] as const
+
 /** How a task is trained: everything that a flag of `selfplay train` can change, besides the model. */
 export interface Recipe {
   /** Passes over the task's prompts. */
@@ -10,6 +13,10 @@ export interface Recipe {
   readonly maxNewTokens: number
   readonly temperature: number
   readonly learningRate: number
+  /** How the rate goes over the run; `linear` and `cosine` end at 0. */
+  readonly learningRateSchedule: (typeof SCHEDULES)[number]
+  /** Share of the old value that AdamW's mean of squared gradients keeps per update. */
+  readonly adamBeta2: number
   /** Rank of adapters on one shared frozen model; 0: each agent trains all weights of its own. */
   readonly loraRank: number
   /** Factor on the task's reward before credit is computed. */
@@ -30,6 +37,8 @@ export const lengthRatioTutorial: Recipe = {
   maxNewTokens: 128,
   temperature: 1,
   learningRate: 5e-5,
+  learningRateSchedule: 'constant',
+  adamBeta2: 0.95,
   loraRank: 0,
   rewardScale: 100,
   loggingSteps: 10,
@@ -37,12 +46,20 @@ export const lengthRatioTutorial: Recipe = {
   unseenPrompts: 0,
 }
 
-/** For the bundled model: small enough for many updates in little time, and for a large learning rate. */
+/**
+ * For the bundled model, which is small enough for many answers and many updates in little time. A larger learning rate learns
+ * the lengths sooner and forgets its English; fewer answers per update make seeds differ more.
+ */
 export const lengthRatioTiny: Recipe = {
   ...lengthRatioTutorial,
-  epochs: 16,
-  learningRate: 5e-4,
-  checkpointEvery: 40,
+  epochs: 60,
+  promptsPerUpdate: 2,
+  generations: 16,
+  learningRate: 6e-4,
+  learningRateSchedule: 'cosine',
+  adamBeta2: 0.99,
+  loggingSteps: 20,
+  checkpointEvery: 50,
   unseenPrompts: 20,
 }
 
@@ -62,6 +79,7 @@ export const multiTurnFeedbackTiny: Recipe = {
   epochs: 60,
   promptsPerUpdate: 4,
   learningRate: 1e-3,
+  learningRateSchedule: 'linear',
   loggingSteps: 10,
   checkpointEvery: 50,
   unseenPrompts: 20,

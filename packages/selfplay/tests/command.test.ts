@@ -41,6 +41,7 @@ describe('what is not understood ends with 2 and names what is near', () => {
     ],
     [['train', 'length-ratio', '--generations', '0'], /Expected a whole number from 1/],
     [['train', 'length-ratio', '--learning-rate', 'fast'], /Expected a number greater than 0/],
+    [['train', 'length-ratio', '--learning-rate-schedule', 'cosin'], /Allowed choices are constant, linear, cosine/],
     [['train', 'length-ratio', '--seed', '0x1f'], /Expected a whole number/],
     [['train', 'length-ratio', '--model', ''], /Expected some text/],
     [['train', 'length-ratio', '--wandb-project', 'p'], /--wandb-project .* add --wandb/],

@@ -131,10 +131,21 @@ describe('settings', () => {
 
   /** Settings that the trainer does not see: they decide which model is loaded, how, and what is evaluated. */
   const elsewhere = new Set(['model', 'revision', 'threads', 'loraRank', 'rewardScale'])
-  const changed = { temperature: 0.5, learningRate: 0.5, seed: 1, maxSteps: 3, unseenPrompts: 4, loraRank: 4 }
+  const values: Record<string, string | number> = {
+    model: 'org/other',
+    revision: 'other',
+    learningRateSchedule: 'linear',
+    temperature: 0.5,
+    learningRate: 0.5,
+    seed: 1,
+    maxSteps: 3,
+    unseenPrompts: 4,
+    loraRank: 4,
+    adamBeta2: 0.5,
+  }
 
   it.each(Object.keys(settingsSchema.shape))('%s changes what is done (check 57)', async (key) => {
-    const value = (changed as Record<string, number>)[key] ?? (['model', 'revision'].includes(key) ? 'org/other' : 977)
+    const value = values[key] ?? 977
     const base = await plan({ model: 'org/name' })
     const other = await plan({ model: 'org/name', [key]: value })
     expect(other.settings).toEqual({ ...base.settings, [key]: value })

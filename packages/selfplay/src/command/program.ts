@@ -1,5 +1,6 @@
 import { Command, Option } from 'commander'
 import { addInspect, type InspectOptions } from '../inspect/command.js'
+import { SCHEDULES } from '../recipes.js'
 import { tasks } from '../tasks/index.js'
 import type { Screen } from '../terminal/screen.js'
 import { version } from '../version.js'

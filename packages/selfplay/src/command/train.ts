@@ -82,6 +82,8 @@ export function configOf({ task, settings }: Pick<RunPlan, 'task' | 'settings'>)
     maxNewTokens: settings.maxNewTokens,
     temperature: settings.temperature,
     agentLearningRate: settings.learningRate,
+    learningRateSchedule: settings.learningRateSchedule,
+    adamBeta2: settings.adamBeta2,
     loggingSteps: settings.loggingSteps,
     checkpointEvery: settings.checkpointEvery,
     seed: settings.seed,
