@@ -1,5 +1,6 @@
 import { DisposedError, InvalidInputError, SelfplayError, StaleSamplerError } from '@selfplay/engine'
 import type { CallOptions, SampledSequence, SampleRequest, SamplingClient } from '@selfplay/engine'
+import { AbortListeners } from './abort-listeners.js'
 import { Group } from './group.js'
 import type { Completion } from './group.js'
 import { PromptStore } from './prompts.js'
@@ -62,6 +63,7 @@ export class GenerationEngine {
   readonly #queue: Group[] = []
   readonly #open = new Set<Group>()
   readonly #prompts = new PromptStore()
+  readonly #aborts = new AbortListeners()
   #active = 0
   #kind: DrawKind = 'plain'
   #requests = 0
@@ -122,14 +124,12 @@ export class GenerationEngine {
       this.#queue.push(group)
       this.#open.add(group)
       this.#prompts.retain(group)
-      const { signal } = options
-      const abort = () => group.fail(signal?.reason)
-      signal?.addEventListener('abort', abort, { once: true })
+      const unlisten = this.#aborts.add(options.signal, (reason) => group.fail(reason))
       this.#start()
       try {
         return await group.promise
       } finally {
-        signal?.removeEventListener('abort', abort)
+        unlisten()
         this.#open.delete(group)
         this.#prompts.release(group)
       }
