@@ -93,7 +93,7 @@ export async function attempt<T>(
 }
 
 /** One line about what was thrown. */
-export function reasonOf(error: unknown): string {
+function reasonOf(error: unknown): string {
   if (error instanceof RewardsError) return `${error.code}: ${error.message}`
   return error instanceof Error ? `${error.name}: ${error.message}` : String(error)
 }

@@ -89,7 +89,7 @@ export function judgeGroup<T = Trajectory, E = Env>(
 }
 
 /** @throws RewardValueError for anything that is no judgement, NaN and infinity included */
-export function readJudgement(value: unknown, slot: number): MemberReward {
+function readJudgement(value: unknown, slot: number): MemberReward {
   if (typeof value === 'object' && value !== null && 'reward' in value) {
     const { reward, metrics = {}, reason } = value as { reward: unknown; metrics?: Metrics; reason?: unknown }
     const inner = readJudgement(reward, slot)

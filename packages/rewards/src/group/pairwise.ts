@@ -26,13 +26,12 @@ export interface PairwiseOptions extends TournamentOptions, JudgingOptions {
   readonly normalise?: PairwiseNormalisation
 }
 
-export const pairwiseShape = {
+const schema = z.strictObject({
   normalise: z.enum(PAIRWISE_NORMALISATIONS).default('all_matches'),
   pattern: z.enum(TOURNAMENT_PATTERNS).default('all_pairs_one_way'),
   chunkSize: z.int().min(2).optional(),
   ...judgingShape,
-}
-const schema = z.strictObject(pairwiseShape)
+})
 
 /**
  * Group rewards from comparisons: a match of i and j with result s adds s to i and -s to j; sums are divided as

@@ -3,7 +3,7 @@ import type { Expression } from './parse.js'
 import { rational, type Rational } from './rational.js'
 
 /** Names of the variables of an expression, each once. */
-export function variablesOf(expression: Expression): Set<string> {
+function variablesOf(expression: Expression): Set<string> {
   const names = new Set<string>()
   const visit = (inner: Expression): void => {
     if (inner.type === 'variable') names.add(inner.name)

@@ -48,7 +48,7 @@ function approximate(approx: number, error: number): Value {
 }
 
 /** A value as a double and a bound on its error. */
-export function approximation(value: Value): { readonly approx: number; readonly error: number } {
+function approximation(value: Value): { readonly approx: number; readonly error: number } {
   if (!value.exact) return value
   const approx = toNumber(value.exact)
   return { approx, error: Math.abs(approx) * EPSILON }

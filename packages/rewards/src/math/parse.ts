@@ -15,14 +15,14 @@ export type Expression =
   | { readonly type: 'root'; readonly index: Expression; readonly of: Expression }
 
 /** `log` has base 10, `ln` base e. */
-export const FUNCTIONS = ['sqrt', 'abs', 'exp', 'ln', 'log', 'sin', 'cos', 'tan'] as const
+const FUNCTIONS = ['sqrt', 'abs', 'exp', 'ln', 'log', 'sin', 'cos', 'tan'] as const
 export type FunctionName = (typeof FUNCTIONS)[number]
 
 const isFunction = (name: string): name is FunctionName => (FUNCTIONS as readonly string[]).includes(name)
 
 /** Longest text and deepest nesting that is read. */
-export const MAX_LENGTH = 2000
-export const MAX_DEPTH = 60
+const MAX_LENGTH = 2000
+const MAX_DEPTH = 60
 /** Largest exponent of ten in a numeral. */
 const MAX_EXPONENT = 400
 

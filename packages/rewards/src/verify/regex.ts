@@ -12,7 +12,7 @@ export interface VerifyRegexOptions {
 const schema = z.strictObject({ extract: callable<Extractor>().default(() => extract.whole()) })
 
 /** Longest text that is matched, in UTF-16 units. */
-export const MAX_REGEX_TEXT = 100_000
+const MAX_REGEX_TEXT = 100_000
 
 /**
  * Whether an answer has a match of a pattern somewhere; `^` and `$` tie it to the ends. The pattern runs on
