@@ -39,7 +39,7 @@ export interface SourceOptions {
 }
 
 /** How the run's settings sample. */
-export function samplerOptions({ temperature, topK, topP, maxTokens }: ResolvedRLSettings): SamplerOptions {
+function samplerOptions({ temperature, topK, topP, maxTokens }: ResolvedRLSettings): SamplerOptions {
   return {
     temperature,
     topP,
@@ -61,10 +61,10 @@ function groupOptions({ settings, filter }: SourceOptions): Omit<GroupRunOptions
 }
 
 /** The seed of the samples of update `step`; group k of it has `deriveSeed(seed, k)`. */
-export const batchSeed = (seed: number, step: number): number => deriveSeed(seed, 'rollouts', step)
+const batchSeed = (seed: number, step: number): number => deriveSeed(seed, 'rollouts', step)
 
 /** The builders of update `step`; the data set is gone through again and again. @throws DatasetError for an empty batch */
-export async function buildersOf(dataset: RLDataset, step: number): Promise<readonly EnvGroupBuilder[]> {
+async function buildersOf(dataset: RLDataset, step: number): Promise<readonly EnvGroupBuilder[]> {
   const index = step % dataset.length
   const builders = await dataset.getBatch(index)
   if (builders.length > 0) return builders

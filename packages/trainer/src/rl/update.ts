@@ -167,7 +167,7 @@ function creditMetrics(credited: readonly CreditedGroup[]): Record<string, numbe
  *
  * @throws ConsecutiveFailuresError with the first cause, when there are too many or nothing has worked so far.
  */
-export function countFailures(
+function countFailures(
   before: RLState['failures'],
   groups: readonly TrajectoryGroup[],
   limit: number,
