@@ -4,9 +4,9 @@ import type { AgentSettings, ResolvedConfig } from './config.js'
 import type { PromptRenderer, ReplyArgs, TextCodec } from './types.js'
 
 interface TextSide {
-  readonly tokenizer?: TextCodec
+  readonly tokenizer?: TextCodec | undefined
   /** Needed for prompts that are messages. */
-  readonly renderer?: PromptRenderer
+  readonly renderer?: PromptRenderer | undefined
 }
 
 /** A policy that the trainer trains. The same client in two places is one policy with one optimiser step per update. */
