@@ -10,6 +10,8 @@ export const base: Options = {
   clean: true,
   silent: true,
   sourcemap: true,
+  // The sources are published beside the maps.
+  esbuildOptions: (options) => void (options.sourcesContent = false),
   treeshake: false,
   splitting: true,
 }
