@@ -10,8 +10,10 @@ export const base: Options = {
   clean: true,
   silent: true,
   sourcemap: true,
-  // The sources are published beside the maps.
-  esbuildOptions: (options) => void (options.sourcesContent = false),
   treeshake: false,
   splitting: true,
+  // Packages hold their sources, so the maps need not.
+  esbuildOptions(options) {
+    options.sourcesContent = false
+  },
 }
