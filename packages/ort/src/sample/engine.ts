@@ -176,6 +176,11 @@ export class GenerationEngine {
     await this.#idle()
   }
 
+  /** The same at once if nothing is in flight; else nothing happens. */
+  async releaseIfIdle(): Promise<void> {
+    if (!this.#loop && this.#open.size === 0 && !this.#disposed) await this.release()
+  }
+
   /** Rejects what is pending with DisposedError and frees everything. */
   dispose(): Promise<void> {
     this.#disposed ??= this.#end()

@@ -252,8 +252,14 @@ export class OrtTrainingClient implements TrainingClient {
     checkLossInputs(data, loss)
   }
 
-  #run(data: readonly Datum[], loss: GraphLoss, gradients: boolean, { signal }: CallOptions): Promise<PassResult> {
+  async #run(
+    data: readonly Datum[],
+    loss: GraphLoss,
+    gradients: boolean,
+    { signal }: CallOptions,
+  ): Promise<PassResult> {
     const { activationBytes } = this.options
+    if (gradients) await this.core.makeRoom()
     return runPasses(this.core, this.parameters, data, loss, {
       gradients,
       activationBytes,

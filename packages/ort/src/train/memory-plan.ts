@@ -47,3 +47,8 @@ export function headChunkCount(config: ModelConfig, n: number, activationBytes: 
 export function trainingArena(config: ModelConfig): true | 'shrink' {
   return parameterCount(config) >= LARGE_MODEL ? 'shrink' : true
 }
+
+/** Whether decoders give back their packed copies of trained weights for a backward pass; the step after it outdates them anyway. */
+export function decodersMakeRoom(config: ModelConfig, training: 'full' | object): boolean {
+  return training === 'full' && parameterCount(config) >= LARGE_MODEL
+}

@@ -7,12 +7,17 @@ import type { PackedWeights, Runtime, Session, Tensor } from '../runtime/types.j
 import { ParameterMath } from './adamw.js'
 import type { GraphLoss } from './losses.js'
 import type { LoraOptions } from './lora.js'
-import { trainingArena } from './memory-plan.js'
+import { decodersMakeRoom, trainingArena } from './memory-plan.js'
 import { companions, disposeAll, elements, type Companions, type Parameter } from './parameters.js'
 import { headChunks, trainingGraph, type HeadChunk, type TrainingPlan } from './training-graph.js'
 
 /** Gradient buffers up to this size are kept between steps; larger ones are given back, for the sampler to use. */
 const KEPT_GRADIENT_BYTES = 512 * 2 ** 20
+
+/** What samples from weights of a model, with copies of them that it can do without for a while. */
+interface Decoder {
+  releaseIfIdle(): Promise<void>
+}
 
 /** A session with the head chunks that it is fed. */
 export interface TrainingSession {
@@ -38,6 +43,7 @@ export class ModelCore {
   readonly #freeGradients: Companions[] = []
   readonly #positions: { cos: Tensor; sin: Tensor; length: number }[] = []
   readonly #ownsRuntime: boolean
+  readonly #decoders = new Set<Decoder>()
   #packed: PackedWeights | undefined
   #users = 0
 
@@ -151,6 +157,20 @@ export class ModelCore {
     const held = this.#freeGradients.length
     if (bytes <= KEPT_GRADIENT_BYTES && held < 2) this.#freeGradients.push(gradients)
     else disposeAll(gradients.values())
+  }
+
+  addDecoder(decoder: Decoder): void {
+    this.#decoders.add(decoder)
+  }
+
+  removeDecoder(decoder: Decoder): void {
+    this.#decoders.delete(decoder)
+  }
+
+  /** Before a backward pass: of a large model, gradients and the decoders' copies of all agents do not fit side by side. */
+  async makeRoom(): Promise<void> {
+    if (!decodersMakeRoom(this.config, this.training)) return
+    await Promise.all([...this.#decoders].map((decoder) => decoder.releaseIfIdle()))
   }
 
   /** Whether the head matrix is the embedding and both are trained. */

@@ -28,6 +28,7 @@ export class PolicySampler {
     this.#parameters = parameters
     this.#options = options
     this.#engine = openEngine(core, parameters, { version, trained: true, options })
+    core.addDecoder(this.#engine)
   }
 
   /** A view of the weights as they are now; stale after the next step. */
@@ -44,9 +45,11 @@ export class PolicySampler {
     }
     core.retain()
     const engine = openEngine(core, copies, { version: () => step, trained: false, options: this.#options })
+    core.addDecoder(engine)
     const client = engine.sampler()
     let disposed: Promise<void> | undefined
     const dispose = async () => {
+      core.removeDecoder(engine)
       await engine.dispose()
       disposeAll(copies.map(({ weight }) => weight))
       await core.release()
@@ -66,6 +69,7 @@ export class PolicySampler {
   }
 
   dispose(): Promise<void> {
+    this.#core.removeDecoder(this.#engine)
     return this.#engine.dispose()
   }
 }

@@ -79,6 +79,7 @@ export class OrtValueClient extends OrtTrainingClient implements ActorCriticClie
       maxTokens: maxBatchTokens(this.core.config, data, this.options.activationBytes),
     })
     const values = new Float32Array(sequences.length)
+    if (aim) await this.core.makeRoom()
     let sum = 0
     let total: ValueGradients | undefined
     try {
