@@ -39,6 +39,35 @@ export function bundledFolder(source: string): string | undefined {
   })
 }
 
+/** What all clients of one model are loaded with. */
+interface Prepared<O> {
+  /** For the training core: a hub model keeps its name, so that what is saved says where it came from. */
+  readonly source: string
+  readonly options: Omit<O, 'renderer' | 'onProgress' | 'revision' | 'tokenizer' | 'signal'> & {
+    readonly tokenizer: Tokenizer
+  }
+  /** What is put onto each client. */
+  readonly text: { readonly tokenizer: Tokenizer; readonly renderer?: Renderer }
+}
+
+type TextOptions = Pick<LoadAgentsOptions, 'renderer' | 'onProgress' | 'revision' | 'tokenizer' | 'signal'>
+
+/** @internal Finds a model and its tokenizer, downloading them where they are not here yet. */
+export async function prepareModel<O extends TextOptions>(source: string, given: O): Promise<Prepared<O>> {
+  const { renderer: rendererOption, onProgress, revision, tokenizer: own, signal, ...rest } = given
+  const bundled = bundledFolder(source)
+  if (bundled !== undefined && revision !== undefined) {
+    throw new InvalidInputError(`${source} has no revisions, got "${revision}": leave it out`, { source, revision })
+  }
+  const abort = signal ? { signal } : {}
+  const pinned = { ...abort, ...(revision !== undefined && { revision }) }
+  const folder = bundled ?? (await resolveModel(source, { ...pinned, ...(onProgress && { onProgress }) }))
+  const tokenizer = own ?? (await getTokenizer(folder, abort))
+  const renderer = typeof rendererOption === 'string' ? getRenderer(rendererOption, tokenizer) : rendererOption
+  const text = { tokenizer, ...(renderer && { renderer }) }
+  return { source: bundled ?? source, options: { ...rest, ...pinned, tokenizer }, text }
+}
+
 /**
  * Loads n agents that start from one model, with its tokenizer.
  *
@@ -51,17 +80,7 @@ export async function loadAgents(
   count: number,
   options: LoadAgentsOptions = {},
 ): Promise<LoadedAgent[]> {
-  const { renderer: rendererOption, onProgress, revision, tokenizer: given, signal, ...rest } = options
-  const bundled = bundledFolder(source)
-  if (bundled !== undefined && revision !== undefined) {
-    throw new InvalidInputError(`${source} has no revisions, got "${revision}": leave it out`, { source, revision })
-  }
-  const abort = signal ? { signal } : {}
-  const pinned = { ...abort, ...(revision !== undefined && { revision }) }
-  const folder = bundled ?? (await resolveModel(source, { ...pinned, ...(onProgress && { onProgress }) }))
-  const tokenizer = given ?? (await getTokenizer(folder, abort))
-  const renderer = typeof rendererOption === 'string' ? getRenderer(rendererOption, tokenizer) : rendererOption
-  // A hub model keeps its name, so that what is saved says where it came from.
-  const clients = await loadClients(bundled ?? source, count, { ...rest, ...pinned, tokenizer })
-  return clients.map((client) => Object.assign(client, { tokenizer, ...(renderer && { renderer }) }))
+  const model = await prepareModel(source, options)
+  const clients = await loadClients(model.source, count, model.options)
+  return clients.map((client) => Object.assign(client, model.text))
 }

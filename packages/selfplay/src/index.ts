@@ -9,6 +9,14 @@ export * from '@selfplay/trainer'
 // One shape in two packages.
 export { type CallOptions } from '@selfplay/engine'
 export { loadAgents, type LoadAgentsOptions, type LoadedAgent } from './agents.js'
+export {
+  loadActorCritics,
+  loadCritic,
+  type LoadActorCriticsOptions,
+  type LoadCriticOptions,
+  type LoadedActorCritic,
+  type LoadedCritic,
+} from './critics.js'
 export { trainRL, type TrainRLConfig, type TrainRLResult } from './train-rl.js'
 export { fixedDecimals } from './fixed-decimals.js'
 export { rewardCurve, type CurveOptions } from './terminal/curve.js'

@@ -1,0 +1,59 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { root, run } from './run.js'
+
+/** Runs an example on the sources, as `npm run example` does. */
+const example = (name: string, cwd: string, ...args: string[]) =>
+  run(
+    process.execPath,
+    [`${root}node_modules/tsx/dist/cli.mjs`, '-C', '@selfplay/source', join(root, 'examples', name), ...args],
+    cwd,
+  )
+
+let folder: string
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'selfplay-examples-'))
+})
+afterAll(() => rm(folder, { recursive: true, force: true }))
+
+describe('examples of joint tasks', () => {
+  it('multi-turn-feedback: two turns, models that are saved, a run that can be inspected', async () => {
+    const output = join(folder, 'feedback')
+    const text = await example('multi-turn-feedback.ts', folder, '--max-steps', '2', '--output', output)
+    expect(text).toMatch(/update 2\/2 {2}turn 1: \d\.\d\d, turn 2: \d\.\d\d/)
+    expect(text).toMatch(/before {2}turn 1: \d\.\d\d, turn 2: \d\.\d\d\nafter {3}turn 1: /)
+    const tree = await run(
+      process.execPath,
+      [
+        `${root}node_modules/tsx/dist/cli.mjs`,
+        '-C',
+        '@selfplay/source',
+        join(root, 'packages/selfplay/src/cli.ts'),
+        'inspect',
+        output,
+        '--full',
+      ],
+      folder,
+    )
+    expect(tree).toMatch(
+      /Your last answer had \d+ characters\. The second answer was \d+\.\d times as long as the first; the/,
+    )
+    expect(tree).toMatch(/turn 2/)
+  })
+
+  it('story-pair: both writers are shown the other draft', async () => {
+    const text = await example('story-pair.ts', folder, '--max-steps', '1', '--output', join(folder, 'story'))
+    expect(text).toMatch(/before: mean reward of turn 2 \d\.\d\d\n {2}plot .*\n {2}scene /)
+    expect(text).toMatch(/update 1\/1/)
+  })
+
+  it('code-pair: grades programs in the sandbox', async () => {
+    const text = await example('code-pair.ts', folder)
+    expect(text).toMatch(/both right +reward 1\.00 {2}helper: match, main: match/)
+    expect(text).toMatch(/main does it all by itself +reward 0\.65/)
+    expect(text).toMatch(/main never ends +reward 0\.30 {2}helper: match, main: timeout/)
+    expect(text).toMatch(/no code at all +reward 0\.00/)
+  })
+})
