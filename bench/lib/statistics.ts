@@ -15,7 +15,7 @@ export const medianSeconds = ({ samples }: Measured): number => median(samples.m
  * A number of every run.
  * @throws RangeError when a run does not have it.
  */
-export function valuesOf({ samples }: Measured, name: string): number[] {
+function valuesOf({ samples }: Measured, name: string): number[] {
   return samples.map(({ values }) => {
     const value = values?.[name]
     if (value === undefined) throw new RangeError(`expected "${name}" among the numbers of each run, got a run without`)

@@ -20,7 +20,7 @@ export const multiTurnFeedbackCheck: LearningCheck = {
 }
 
 /** @param recipe flags of `selfplay train`. */
-export async function verifyMultiTurn(recipe: SettingFlags, context: CheckContext): Promise<readonly Finding[]> {
+async function verifyMultiTurn(recipe: SettingFlags, context: CheckContext): Promise<readonly Finding[]> {
   const run = await trainRun('multi-turn-feedback', recipe, context)
   const agents = Array.from({ length: run.plan.task.agents }, (_, agent) => `agent_${agent}`)
   const before = await evaluate(

@@ -5,7 +5,7 @@ import { markup, type Markup } from './markup.js'
 import { checkMessages, checkTools, partsOf, textOf, type Message, type ToolSpec } from './messages.js'
 import { TOKENIZER_BOS, withoutPrefix, type FormatVocabulary, type Segment, type Span } from './vocabulary.js'
 
-export type SpanKind = 'bos' | 'begin' | 'header' | 'prefill' | 'body' | 'stop' | 'separator'
+type SpanKind = 'bos' | 'begin' | 'header' | 'prefill' | 'body' | 'stop' | 'separator'
 
 /** A span of a conversation and where it comes from. */
 export interface LaidOutSpan extends Span {

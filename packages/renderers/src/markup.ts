@@ -4,7 +4,7 @@
  * `literal` is written by the format's author: the spellings of its markers in there mean the markers. `data` is what
  * a message says: it is encoded as plain text whatever it spells.
  */
-export type Piece = { readonly literal: string } | { readonly data: string }
+type Piece = { readonly literal: string } | { readonly data: string }
 
 /** A sequence of literals and data. Made with the {@link markup} tag. */
 export interface Markup {
@@ -31,7 +31,7 @@ export function markup(literals: TemplateStringsArray, ...values: readonly (stri
   return { pieces }
 }
 
-export const empty: Markup = { pieces: [] }
+const empty: Markup = { pieces: [] }
 
 /** Markup that is one piece of data. */
 export const data = (value: string): Markup => (value === '' ? empty : { pieces: [{ data: value }] })

@@ -2,10 +2,10 @@ import { z } from 'zod'
 import { InvalidMessagesError } from './errors.js'
 
 /** Text that the reader of the message sees. */
-export const textPartSchema = z.strictObject({ type: z.literal('text'), text: z.string() })
+const textPartSchema = z.strictObject({ type: z.literal('text'), text: z.string() })
 
 /** Reasoning that comes before an answer and is no part of it. */
-export const thinkingPartSchema = z.strictObject({ type: z.literal('thinking'), thinking: z.string() })
+const thinkingPartSchema = z.strictObject({ type: z.literal('thinking'), thinking: z.string() })
 
 const toolName = z.string().regex(/^\S{1,256}$/u, 'a tool name has 1 to 256 characters and no white space')
 
@@ -19,7 +19,7 @@ function isObjectText(json: string): boolean {
 }
 
 /** A call of a tool. `arguments` is the JSON text of an object, verbatim as the model wrote it. */
-export const toolCallPartSchema = z.strictObject({
+const toolCallPartSchema = z.strictObject({
   type: z.literal('tool_call'),
   id: z.string().optional(),
   name: toolName,
@@ -27,7 +27,7 @@ export const toolCallPartSchema = z.strictObject({
 })
 
 /** What stands where a tool call should be, and why it is none. */
-export const unparsedToolCallPartSchema = z.strictObject({
+const unparsedToolCallPartSchema = z.strictObject({
   type: z.literal('unparsed_tool_call'),
   rawText: z.string(),
   error: z.string(),

@@ -1,4 +1,4 @@
-import type { ContentPart, Message, Role, ToolSpec } from './messages.js'
+import type { ContentPart, Message, ToolSpec } from './messages.js'
 import type { Markup } from './markup.js'
 import type { Tokenizer } from './tokenizer.js'
 
@@ -135,5 +135,3 @@ export interface BridgeOptions extends PromptOptions {
   /** The messages that `transcript` stands for, for formats that look back (names of called tools). Default none. */
   readonly history?: readonly Message[]
 }
-
-export type { Message, Role }

@@ -6,7 +6,7 @@ import { didYouMean } from './nearest.js'
 import { onlyKeys } from './options.js'
 
 /** The messages that a mode trains. @throws InvalidMessagesError when the mode does not fit the conversation */
-export function trainedMessages(messages: readonly Message[], mode: TrainOnWhat): Set<number> {
+function trainedMessages(messages: readonly Message[], mode: TrainOnWhat): Set<number> {
   const indices = (chosen: (message: Message, index: number) => boolean) =>
     new Set(messages.flatMap((message, index) => (chosen(message, index) ? [index] : [])))
   const flagged = messages.findIndex((message) => message.trainable !== undefined)
@@ -42,7 +42,7 @@ export function trainedMessages(messages: readonly Message[], mode: TrainOnWhat)
   }
 }
 
-export function checkMode(mode: string): asserts mode is TrainOnWhat {
+function checkMode(mode: string): asserts mode is TrainOnWhat {
   if ((TRAIN_ON_WHAT as readonly string[]).includes(mode)) return
   throw new InvalidMessagesError(
     `trainOn: no mode ${JSON.stringify(mode)}${didYouMean(mode, TRAIN_ON_WHAT, '; ') || '.'} There are ${TRAIN_ON_WHAT.join(', ')}`,

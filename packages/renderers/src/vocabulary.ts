@@ -224,7 +224,7 @@ function controlId(tokenizer: Tokenizer, spelling: string): number | undefined {
 }
 
 /** Appends a segment, joining it to a text before it. */
-export function pushSegment(segments: Segment[], segment: Segment): void {
+function pushSegment(segments: Segment[], segment: Segment): void {
   const last = segments.at(-1)
   if (segment.text === '') return
   if (segment.text !== undefined && last?.text !== undefined)

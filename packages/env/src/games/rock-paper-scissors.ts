@@ -2,7 +2,7 @@ import { system } from '@selfplay/renderers'
 import { IllegalMoveError } from '../errors.js'
 import { bracketedMove, type Game } from '../match/game.js'
 
-export const THROWS = ['rock', 'paper', 'scissors'] as const
+const THROWS = ['rock', 'paper', 'scissors'] as const
 export type Throw = (typeof THROWS)[number]
 
 /** The throws so far, one pair per round. */

@@ -25,7 +25,7 @@ export const onnxDataType: Readonly<Record<DType, number>> = {
 }
 
 export const floats: readonly DType[] = ['float32', 'float64', 'float16', 'bfloat16']
-export const integers: readonly DType[] = ['int32', 'int64']
+const integers: readonly DType[] = ['int32', 'int64']
 export const numbers: readonly DType[] = [...floats, ...integers]
 export const indices: readonly DType[] = ['int32', 'int64']
 export const anything: readonly DType[] = [...numbers, 'bool', 'uint8']

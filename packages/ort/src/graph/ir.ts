@@ -54,7 +54,7 @@ export interface Literal {
   readonly values: readonly number[]
 }
 /** An int64 vector of sizes that the runtime fills in. */
-export interface Sizes {
+interface Sizes {
   readonly dims: Shape
 }
 export type Operand = Value | Literal | Sizes | undefined

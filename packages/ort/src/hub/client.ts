@@ -38,7 +38,7 @@ export interface HubClientOptions extends CallOptions {
 }
 
 /** The files of a repository. */
-export interface Listing {
+interface Listing {
   /** Those that may be fetched. */
   readonly files: RemoteFile[]
   /** Names of the others. */

@@ -12,14 +12,14 @@ export interface RemoteFile {
   readonly gitSha1: string | undefined
 }
 
-export const WEIGHTS = 'model.safetensors'
+const WEIGHTS = 'model.safetensors'
 export const INDEX = 'model.safetensors.index.json'
 
 const isTokenizerOrConfig = (path: string): boolean =>
   path === 'config.json' || path === 'generation_config.json' || TOKENIZER_FILE.test(path)
 
 /** Weights files that may be fetched at all: safetensors in the top folder. */
-export const isShard = (path: string): boolean => /^\w[\w.-]*\.safetensors$/.test(path)
+const isShard = (path: string): boolean => /^\w[\w.-]*\.safetensors$/.test(path)
 
 /** Whether a file of this name may ever be fetched. Pickles, code and everything in subfolders may not. */
 export const isAllowed = (path: string): boolean => isTokenizerOrConfig(path) || path === INDEX || isShard(path)

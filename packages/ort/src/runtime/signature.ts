@@ -20,7 +20,7 @@ export interface Checked<T extends PinnableTensor> {
   readonly shapes: readonly (readonly number[])[]
 }
 
-export interface CheckedOutput<T extends PinnableTensor> {
+interface CheckedOutput<T extends PinnableTensor> {
   readonly spec: TensorSpec
   /** Null where the runtime shall allocate it. */
   readonly tensor: T | null

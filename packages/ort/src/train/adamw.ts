@@ -1,13 +1,13 @@
 import { NonFiniteError, type OptimStepOptions } from '@selfplay/engine'
 import { graph, type Value } from '../graph/index.js'
 import type { Runtime, Session, Tensor } from '../runtime/types.js'
-import { disposeAll, elements, type Companions, type Parameter } from './parameters.js'
+import { disposeAll, type Companions, type Parameter } from './parameters.js'
 
 /** Numbers updated per run: the temporaries of a run stay in the processor's cache. */
 const CHUNK = 1 << 18
 
 /** AdamW defaults: those of the contract. */
-export const ADAMW_DEFAULTS = { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 1 } as const
+const ADAMW_DEFAULTS = { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 1 } as const
 
 /** The scalars of one step, in the order in which the graph declares them. */
 const SCALARS = ['gradScale', 'beta1', 'oneMinusBeta2', 'beta2', 'stepSize', 'secondScale', 'epsilon', 'decay'] as const

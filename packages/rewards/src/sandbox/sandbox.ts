@@ -185,9 +185,10 @@ function jsonOf(value: unknown): string {
 
 async function startWorker(from: string): Promise<Worker> {
   const [{ createRequire }, { Worker }] = await Promise.all([import('node:module'), import('node:worker_threads')])
+  const require = createRequire(from)
   let quickjs: string
   try {
-    quickjs = createRequire(from).resolve('quickjs-emscripten')
+    quickjs = require.resolve('quickjs-emscripten')
   } catch (cause) {
     throw new SandboxMissingError(
       'running code needs the optional package quickjs-emscripten: npm install quickjs-emscripten@0.32.0',

@@ -8,7 +8,7 @@ import { UsageError } from './failure.js'
 import { positive, someText, whole, wholeFrom } from './parse.js'
 import type { TrainFlags } from './settings.js'
 
-export interface TrainRequest {
+interface TrainRequest {
   readonly task: string
   readonly flags: TrainFlags
   readonly wandb: { readonly project?: string; readonly entity?: string } | undefined

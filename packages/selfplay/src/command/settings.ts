@@ -11,7 +11,7 @@ import { tasks, type TrainTask } from '../tasks/index.js'
 import { UsageError } from './failure.js'
 
 /** Version of `command.json`. */
-export const COMMAND_FORMAT = 1
+const COMMAND_FORMAT = 1
 
 const count = z.number().int().positive()
 
@@ -38,7 +38,7 @@ export const settingsSchema = z.strictObject({
   unseenPrompts: z.number().int().nonnegative(),
 })
 
-export type RunSettings = Readonly<z.output<typeof settingsSchema>>
+type RunSettings = Readonly<z.output<typeof settingsSchema>>
 
 const commandSchema = z.strictObject({ formatVersion: z.number(), task: z.string(), settings: settingsSchema })
 
@@ -67,7 +67,7 @@ export interface Surroundings {
 }
 
 /** @throws UsageError with the nearest task. */
-export function findTask(name: string): TrainTask {
+function findTask(name: string): TrainTask {
   const task = tasks.find((candidate) => candidate.name === name)
   if (task) return task
   const names = tasks.map((candidate) => candidate.name)

@@ -6,7 +6,7 @@ import { lengthRatio } from './length-ratio.js'
 import type { TaskRow, TrainTask } from './task.js'
 
 /** The next turn's prompts of the multi-turn tutorial: the original one, how long the answers were, and what is wanted. */
-export const lengthFeedback: ExternalTransition<TaskRow> = ({ prompt, agentCompletions }) => {
+const lengthFeedback: ExternalTransition<TaskRow> = ({ prompt, agentCompletions }) => {
   const lengths = agentCompletions.map((text) => charCount(text))
   const ratio = fixedDecimals(lengths[1]! / Math.max(lengths[0]!, 1), 1)
   return lengths.map(

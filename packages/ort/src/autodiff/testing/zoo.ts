@@ -77,7 +77,7 @@ function normalised(kit: Kit, x: Value): { wide: Value; axis: number; scale: () 
 }
 
 /** Null: no gradient to test. */
-export const zoo: Readonly<Record<OpName, Specimen | null>> = {
+const zoo: Readonly<Record<OpName, Specimen | null>> = {
   Add: (kit, x) => kit.g.add(x, kit.mate(x)),
   Sub: (kit, x) => (kit.coin() ? kit.g.sub(x, kit.mate(x)) : kit.g.sub(kit.mate(x), x)),
   Mul: (kit, x) => (kit.below(4) === 0 ? kit.g.mul(x, x) : kit.g.mul(x, kit.mate(x))),

@@ -3,11 +3,11 @@ import { int, type Op, scalar } from '../ir.js'
 import type { DType } from '../types.js'
 import { binary, like, unary } from './inference.js'
 
-export interface ClipParams {
+interface ClipParams {
   readonly min: number | undefined
   readonly max: number | undefined
 }
-export interface CastParams {
+interface CastParams {
   readonly to: DType
 }
 export interface IdentityParams {

@@ -3,17 +3,17 @@ import { anything, indices, numbers } from '../dtypes.js'
 import { int, type Op, string } from '../ir.js'
 import { checkAxis } from './inference.js'
 
-export interface GatherParams {
+interface GatherParams {
   readonly axis: number
 }
-export interface GatherNDParams {
+interface GatherNDParams {
   readonly batchDims: number
 }
-export interface ScatterParams {
+interface ScatterParams {
   readonly axis: number
   readonly reduction: 'none' | 'add'
 }
-export interface ScatterNDParams {
+interface ScatterNDParams {
   readonly reduction: 'none' | 'add'
 }
 

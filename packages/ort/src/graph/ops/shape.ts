@@ -4,14 +4,14 @@ import { int, ints, type Op, type Operand, scalar, vector } from '../ir.js'
 import type { Dim, DType, Shape } from '../types.js'
 import { broadcastShapes, checkAxis, like } from './inference.js'
 
-export interface ShapeParams {
+interface ShapeParams {
   readonly shape: Shape
 }
-export interface TransposeParams {
+interface TransposeParams {
   readonly permutation: readonly number[]
 }
 /** A contiguous piece of one axis. */
-export interface SliceParams {
+interface SliceParams {
   readonly axis: number
   readonly start: number
   /** Exclusive; negative counts from the end; undefined is the end. */
@@ -19,34 +19,34 @@ export interface SliceParams {
   /** Of the piece. */
   readonly size: Dim
 }
-export interface ConcatParams {
+interface ConcatParams {
   readonly axis: number
   /** Of the whole. */
   readonly size: Dim
 }
-export interface SplitParams {
+interface SplitParams {
   readonly axis: number
   readonly sizes: Shape
 }
-export interface AxesParams {
+interface AxesParams {
   /** Non-negative; for Unsqueeze they are axes of the result. */
   readonly axes: readonly number[]
 }
-export interface TriluParams {
+interface TriluParams {
   readonly upper: boolean
   /** Diagonal from which to keep (upper) or up to which (lower). */
   readonly k: number
 }
-export interface RangeParams {
+interface RangeParams {
   /** Number of elements. */
   readonly size: Dim
 }
-export interface TileParams {
+interface TileParams {
   readonly repeats: readonly number[]
 }
 
 /** A constant where 0 (copy) and one -1 (infer) can say it; else sizes that the runtime fills in. */
-export function reshapeOperand(from: Shape, to: Shape): Operand {
+function reshapeOperand(from: Shape, to: Shape): Operand {
   const values = to.map((dim, axis) => {
     if (typeof dim === 'number') return dim
     const source = from[axis]

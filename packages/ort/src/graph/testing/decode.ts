@@ -3,7 +3,7 @@
 type Field = number | bigint | Uint8Array
 
 /** All fields of a message by number, in order. */
-export function fields(bytes: Uint8Array): Map<number, Field[]> {
+function fields(bytes: Uint8Array): Map<number, Field[]> {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   const found = new Map<number, Field[]>()
   let at = 0

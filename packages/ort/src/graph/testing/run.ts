@@ -3,7 +3,7 @@ import * as ort from 'onnxruntime-node'
 import { bindSymbols, evaluateShape } from '../dims.js'
 import type { DType, SerialisedModel } from '../types.js'
 
-export type Numbers = ArrayLike<number>
+type Numbers = ArrayLike<number>
 
 export interface Fed {
   readonly dims: readonly number[]

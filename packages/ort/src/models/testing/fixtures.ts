@@ -20,7 +20,7 @@ export const FIXTURES = ['qwen2', 'qwen3', 'llama3', 'mistral'] as const
 const folderOf = (name: string) => fileURLToPath(new URL(`../../../../../fixtures/models/${name}`, import.meta.url))
 
 /** The numbers beside a fixture's tensors. */
-export interface ExpectedNumbers {
+interface ExpectedNumbers {
   readonly lens: readonly number[]
   readonly ce_loss_sum: number
   readonly greedy_prompt: readonly number[]
@@ -139,7 +139,7 @@ export async function runOnce(
 }
 
 /** The inputs of a model as tensors. */
-export function feedTensors(
+function feedTensors(
   runtime: Runtime,
   model: SerialisedModel,
   feeds: Readonly<Record<string, Feed>>,
