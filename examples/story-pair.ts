@@ -43,10 +43,10 @@ const trainDataset = [
 ].map((topic) => ({ prompt: topic }))
 type Row = (typeof trainDataset)[number]
 
-const plotWriter: Formatter<Row> = ({ prompt, turn }) =>
-  turn === 1 ? `Write the plot of a story about ${String(prompt)} in one sentence:` : prompt
-const sceneWriter: Formatter<Row> = ({ prompt, turn }) =>
-  turn === 1 ? `Write a scene of a story about ${String(prompt)}:` : prompt
+const plotWriter: Formatter<Row> = ({ row, prompt, turn }) =>
+  turn === 1 ? `Write the plot of a story about ${row.prompt} in one sentence:` : prompt
+const sceneWriter: Formatter<Row> = ({ row, prompt, turn }) =>
+  turn === 1 ? `Write a scene of a story about ${row.prompt}:` : prompt
 
 // ---- Between the turns each is shown what the other wrote ----------------------------------------------------------------
 
