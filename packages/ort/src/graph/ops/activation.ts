@@ -2,15 +2,15 @@ import { floats } from '../dtypes.js'
 import { float, int, type Op, string } from '../ir.js'
 import { checkAxis, like, unary } from './inference.js'
 
-interface GeluParams {
+export interface GeluParams {
   /** `none`: with erf. `tanh`: the cubic approximation. */
   readonly approximate: 'none' | 'tanh'
 }
-interface QuickGeluParams {
+export interface QuickGeluParams {
   /** x * sigmoid(alpha * x); 1 is SiLU. */
   readonly alpha: number
 }
-interface SoftmaxParams {
+export interface SoftmaxParams {
   readonly axis: number
 }
 

@@ -3,7 +3,7 @@ import { float, int, type Op, type Site } from '../ir.js'
 import type { Dim, DType } from '../types.js'
 import { like } from './inference.js'
 
-interface RotaryEmbeddingParams {
+export interface RotaryEmbeddingParams {
   /** Pairs are neighbours (2i, 2i+1) instead of (i, i + d/2). */
   readonly interleaved: boolean
   /** Needed for [batch, seq, hidden] input; for [batch, heads, seq, head] input 0. */
@@ -12,7 +12,7 @@ interface RotaryEmbeddingParams {
   readonly rotaryDim: number
 }
 
-interface GroupQueryAttentionParams {
+export interface GroupQueryAttentionParams {
   readonly numHeads: number
   readonly kvNumHeads: number
   /** Default (undefined): 1/sqrt(head size). */

@@ -3,11 +3,11 @@ import { int, type Op, scalar } from '../ir.js'
 import type { DType } from '../types.js'
 import { binary, like, unary } from './inference.js'
 
-interface ClipParams {
+export interface ClipParams {
   readonly min: number | undefined
   readonly max: number | undefined
 }
-interface CastParams {
+export interface CastParams {
   readonly to: DType
 }
 export interface IdentityParams {

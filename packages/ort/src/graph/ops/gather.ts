@@ -3,17 +3,17 @@ import { anything, indices, numbers } from '../dtypes.js'
 import { int, type Op, string } from '../ir.js'
 import { checkAxis } from './inference.js'
 
-interface GatherParams {
+export interface GatherParams {
   readonly axis: number
 }
-interface GatherNDParams {
+export interface GatherNDParams {
   readonly batchDims: number
 }
-interface ScatterParams {
+export interface ScatterParams {
   readonly axis: number
   readonly reduction: 'none' | 'add'
 }
-interface ScatterNDParams {
+export interface ScatterNDParams {
   readonly reduction: 'none' | 'add'
 }
 

@@ -4,7 +4,7 @@ import { float, int, type Op } from '../ir.js'
 import { broadcastShapes, type NoParams } from './inference.js'
 
 /** `alpha * op(A) op(B) + beta * C`, all matrices. */
-interface GemmParams {
+export interface GemmParams {
   readonly alpha: number
   /** Legal without C, where it computes nothing: Gemms that differ in it are not merged as common subexpressions. */
   readonly beta: number

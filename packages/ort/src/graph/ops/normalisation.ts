@@ -4,7 +4,7 @@ import { float, int, type Op, type Site } from '../ir.js'
 import type { Shape } from '../types.js'
 import { broadcastShapes, checkAxis } from './inference.js'
 
-interface NormParams {
+export interface NormParams {
   /** First of the axes that are normalised together. */
   readonly axis: number
   readonly epsilon: number

@@ -8,19 +8,19 @@ export interface ReduceParams {
   readonly axes: readonly number[]
   readonly keepDims: boolean
 }
-interface CumSumParams {
+export interface CumSumParams {
   readonly axis: number
   /** Leave each element's own value out. */
   readonly exclusive: boolean
   /** Sum from the end. */
   readonly reverse: boolean
 }
-interface TopKParams {
+export interface TopKParams {
   readonly axis: number
   readonly k: number
   readonly largest: boolean
 }
-interface ArgMaxParams {
+export interface ArgMaxParams {
   readonly axis: number
   readonly keepDims: boolean
 }

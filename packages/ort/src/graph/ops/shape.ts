@@ -4,14 +4,14 @@ import { int, ints, type Op, type Operand, scalar, vector } from '../ir.js'
 import type { Dim, DType, Shape } from '../types.js'
 import { broadcastShapes, checkAxis, like } from './inference.js'
 
-interface ShapeParams {
+export interface ShapeParams {
   readonly shape: Shape
 }
-interface TransposeParams {
+export interface TransposeParams {
   readonly permutation: readonly number[]
 }
 /** A contiguous piece of one axis. */
-interface SliceParams {
+export interface SliceParams {
   readonly axis: number
   readonly start: number
   /** Exclusive; negative counts from the end; undefined is the end. */
@@ -19,29 +19,29 @@ interface SliceParams {
   /** Of the piece. */
   readonly size: Dim
 }
-interface ConcatParams {
+export interface ConcatParams {
   readonly axis: number
   /** Of the whole. */
   readonly size: Dim
 }
-interface SplitParams {
+export interface SplitParams {
   readonly axis: number
   readonly sizes: Shape
 }
-interface AxesParams {
+export interface AxesParams {
   /** Non-negative; for Unsqueeze they are axes of the result. */
   readonly axes: readonly number[]
 }
-interface TriluParams {
+export interface TriluParams {
   readonly upper: boolean
   /** Diagonal from which to keep (upper) or up to which (lower). */
   readonly k: number
 }
-interface RangeParams {
+export interface RangeParams {
   /** Number of elements. */
   readonly size: Dim
 }
-interface TileParams {
+export interface TileParams {
   readonly repeats: readonly number[]
 }
 
