@@ -76,8 +76,9 @@ const tutorial: MAGRPOConfig = {
 }
 /** The bundled model is small: many updates take little time, and it bears a large learning rate. */
 const tiny: MAGRPOConfig = {
-  numTrainEpochs: 120,
+  numTrainEpochs: 200,
   promptsPerUpdate: 4,
+  numGenerations: 6,
   agentLearningRate: 1e-3,
   learningRateSchedule: 'linear',
   loggingSteps: 10,
@@ -100,9 +101,9 @@ const trainer = new MAGRPOTrainer<Row>({
 })
 
 // ---- What happens in each step -------------------------------------------------------------------------------------------
-// 1. Each agent writes 4 first answers; the k-th ones form joint answer k.
+// 1. Each agent writes 4 first answers (6 on the bundled model); the k-th ones form joint answer k.
 // 2. The feedback turns each joint answer that did not reach the goal into new prompts.
-// 3. Each agent answers those 4 times: up to 16 joint answers to one task.
+// 3. Each agent answers those as often: up to 16 (36) joint answers to one task.
 // 4. A first answer is worth its own reward plus the mean reward of the second answers behind it.
 
 /** Mean rewards of both turns over 8 answers to each prompt, with no branch ended early. */

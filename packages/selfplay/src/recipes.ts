@@ -76,8 +76,9 @@ export const multiTurnFeedbackTutorial: Recipe = {
 /** For the bundled model, see {@link lengthRatioTiny}. */
 export const multiTurnFeedbackTiny: Recipe = {
   ...multiTurnFeedbackTutorial,
-  epochs: 60,
+  epochs: 80,
   promptsPerUpdate: 4,
+  generations: 6,
   learningRate: 1e-3,
   learningRateSchedule: 'linear',
   loggingSteps: 10,

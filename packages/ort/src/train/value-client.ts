@@ -114,7 +114,7 @@ export class OrtValueClient extends OrtTrainingClient implements ActorCriticClie
   async #pass(batch: MicroBatch, aim: Aim | null, count: number, signal: AbortSignal | undefined) {
     const { session, parameters } = await this.#session(aim && { clipRange: aim.loss.clip?.range ?? null })
     const own: Tensor[] = []
-    const gradients = aim ? this.#takeGradients(parameters) : undefined
+    const gradients = aim ? await this.#takeGradients(parameters) : undefined
     try {
       const feeds = { ...this.#feeds(batch, aim, count, own), ...this.#weights(parameters) }
       const written = gradients ? this.#gradientOutputs(gradients, parameters) : {}
@@ -162,9 +162,13 @@ export class OrtValueClient extends OrtTrainingClient implements ActorCriticClie
   }
 
   /** Buffers for the gradients; those that the graph does not write (the output matrix of an untied model) are zeroed. */
-  #takeGradients(written: readonly string[]): ValueGradients {
+  async #takeGradients(written: readonly string[]): Promise<ValueGradients> {
     const policy = this.core.takeGradients(this.parameters)
-    for (const [name, tensor] of policy) if (!written.includes(name)) tensor.data?.fill(0)
+    for (const [name, tensor] of policy) {
+      if (written.includes(name)) continue
+      if (tensor.data) tensor.data.fill(0)
+      else await tensor.write(new Float32Array(tensor.size))
+    }
     return { policy, head: companions(this.core.runtime, this.heads) }
   }
 

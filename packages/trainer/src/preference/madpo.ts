@@ -188,6 +188,8 @@ export class MADPOTrainer<Row extends PromptRow> {
       seconds: this.state!.seconds + (performance.now() - started) / 1000,
     }
     const without = constantRows > 0 ? `; ${constantRows} rows have none: all their rewards are equal` : ''
+    // Resuming compares settings with those of a checkpoint: without one, other settings could take these pairs for theirs.
+    await this.session.save(this.state)
     await this.session.notice('pairs', 'info', `${pairs.length} pairs of ${candidates} joint answers${without}`)
     return pairs
   }
