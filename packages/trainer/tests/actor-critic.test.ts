@@ -130,6 +130,19 @@ describe('IACTrainer', () => {
     }
   })
 
+  it('takes the penalty of a reference off the targets, and the critic learns them with it', async () => {
+    const references = [await new ToyClient({ seed: 7 }).snapshot(), null]
+    const config = { referenceKl: { coef: 0.5 }, advantageNormalization: false, promptsPerUpdate: 1 } as const
+    const { trainer, critics } = iac({ references, config })
+    const { nodes } = await firstUpdate(trainer)
+    const { node, groups } = nodes[0]!
+    const kl = groups[0]!.kls![0]!
+    expect(Math.abs(kl)).toBeGreaterThan(1e-3)
+    expect(groups[0]!.returns[0]).toBeCloseTo(node.answers[0]!.rewards[0]! - 0.5 * kl, 6)
+    expect(groups[1]!.returns[0]).toBe(node.answers[0]!.rewards[1])
+    expect(critics[0]!.lessons[0]!.targets[0]).toBe(Math.fround(groups[0]!.returns[0]!))
+  })
+
   it('normalises advantages over the update, agent by agent and turn by turn', async () => {
     const { trainer } = iac({ config: { numTurns: 2 } })
     const { nodes } = await firstUpdate(trainer)

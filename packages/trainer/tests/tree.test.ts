@@ -135,6 +135,21 @@ describe('several turns', () => {
     expect(told[0]).toMatch(/not happened once .*threshold -0.2/)
   })
 
+  it('tells answers that ended from those that were left out, when turn 2 never happens', async () => {
+    const { trainer } = toyTrainer({
+      config: { ...two, maxSteps: null, earlyTerminationThreshold: 0 },
+      externalTransition: echo,
+      rewardFunc: ({ completions }) => completions[0]!.map((_, k) => (k === 0 ? null : 1)),
+    })
+    const told: string[] = []
+    for await (const { notices } of trainer.updates()) {
+      told.push(...notices.filter(({ code }) => code === 'no_second_turn').map(({ message }) => message))
+    }
+    const [, all, left, ended] = /of (\d+) joint .* (\d+) were left out .*, and (\d+) ended early/.exec(told[0]!)!
+    expect(Number(left) + Number(ended)).toBe(Number(all))
+    expect(Number(left)).toBeGreaterThan(0)
+  })
+
   it('says when a threshold was never reached, with the numbers', async () => {
     const { trainer } = toyTrainer({
       config: { ...two, maxSteps: null, earlyTermination: { threshold: 5 } },

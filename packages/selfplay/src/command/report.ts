@@ -86,15 +86,15 @@ export async function writeReport({ plan, before, after, screen, cwd }: ReportOp
   if (yours !== '') screen.write(verbatim(screen, 'yours', yours))
 }
 
-function describeUnseen(rows: readonly Row[], { settings }: RunPlan, screen: Screen): string {
-  const rewards = rows.map((row) => row['eval/turn_1/raw_reward_mean'])
-  if (settings.unseenPrompts === 0 || rewards.length < 2) return ''
-  return labelled(
-    screen,
-    'unseen',
-    `mean reward on ${counted(settings.unseenPrompts, 'prompt')} never trained on: ` +
-      `${fixed(rewards[0])} before, ${fixed(rewards.at(-1))} after`,
-  )
+function describeUnseen(rows: readonly Row[], { settings, task }: RunPlan, screen: Screen): string {
+  if (settings.unseenPrompts === 0 || rows.length < 2) return ''
+  const numTurns = task.config?.numTurns ?? 1
+  const turns = Array.from({ length: numTurns }, (_, t) => {
+    const reward = (row: Row | undefined) => fixed(row?.[`eval/turn_${t + 1}/raw_reward_mean`])
+    return `${numTurns > 1 ? `turn ${t + 1}: ` : ''}${reward(rows[0])} before, ${reward(rows.at(-1))} after`
+  })
+  const prompts = counted(settings.unseenPrompts, 'prompt')
+  return labelled(screen, 'unseen', `mean reward on ${prompts} never trained on: ${turns.join('; ')}`)
 }
 
 /** The last turn of a chain: what was asked, what each agent said, what it was worth. */

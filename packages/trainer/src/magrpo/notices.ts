@@ -56,11 +56,18 @@ function turnNotices(turns: Turns, config: ResolvedConfig, endOfEpoch: boolean):
   if (config.numTurns === 1 || !(endOfEpoch || turns.updates >= PATIENCE)) return []
   const termination = config.earlyTermination
   if (turns.secondTurnNodes === 0) {
+    const leftOut = turns.firstTurnAnswers - turns.terminated
+    const lost = 'left out by the reward or by an overflow of the context'
+    const ended =
+      termination &&
+      `the ${termination.on} reward (mean ${format(turns.sum / Math.max(turns.valued, 1))}) is above the ` +
+        `threshold ${termination.threshold}; raise earlyTermination.threshold`
     const reason =
-      termination && turns.terminated > 0
-        ? `all ended early: the ${termination.on} reward (mean ${format(turns.sum / Math.max(turns.valued, 1))}) is above the ` +
-          `threshold ${termination.threshold}; raise earlyTermination.threshold`
-        : 'all were left out by the reward or by an overflow of the context'
+      turns.terminated === 0
+        ? `all were ${lost}`
+        : leftOut === 0
+          ? `all ended early: ${ended}`
+          : `${leftOut} were ${lost}, and ${turns.terminated} ended early: ${ended}`
     return [
       {
         code: 'no_second_turn',
