@@ -122,10 +122,27 @@ describe('refusals', () => {
     [{ architectures: undefined }, /names no architecture/],
     [{ rope_scaling: { rope_type: 'llama3', factor: 8 } }, /rope_scaling.low_freq_factor: expected a number/],
     [{ architectures: ['MistralForCausalLM'], sliding_window: 0 }, /sliding_window/],
+    [{ num_hidden_layers: 5e9 }, /num_hidden_layers: .*<=10000, got "5000000000"/],
+    [{ num_hidden_layers: 1e7 }, /num_hidden_layers/],
+    [{ eos_token_id: [1, 100] }, /config.json: eos_token_id: expected ids below vocab_size \(100\), got 100/],
   ])('names the key that is missing or wrong: %j', (changes, message) => {
     const error = refusal(changes)
     expect(error).toBeInstanceOf(ModelConfigError)
     expect(error.message).toMatch(message)
+  })
+
+  it('keeps control characters out of its messages', () => {
+    const evil = '\u001b[2Jevil'
+    for (const changes of [{ architectures: [evil] }, { rope_scaling: { rope_type: evil } }, { hidden_act: evil }]) {
+      expect(refusal(changes).message).toMatch(/u(\{1b\}|001b)/)
+      // oxlint-disable-next-line no-control-regex -- that is what is looked for
+      expect(refusal(changes).message).not.toMatch(/[\u0000-\u001f]/)
+    }
+  })
+
+  it('names the generation config whose end id no token has', () => {
+    const read = () => readModelConfig(config(), { eos_token_id: 123_456 })
+    expect(read).toThrow(/generation_config.json: eos_token_id: expected ids below vocab_size \(100\), got 123456/)
   })
 
   it('refuses what is no object', () => {

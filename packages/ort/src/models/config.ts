@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { excerpt } from '../checkpoint/json.js'
 import { ModelConfigError, UnsupportedModelError } from './errors.js'
 
 /** What differs between the members of the Llama family, as their published model code has it. */
@@ -86,6 +87,8 @@ export interface ModelConfig {
 }
 
 const size = z.number().int().positive()
+/** Far more than any model has, and few enough to list their weights: a config that lies about it is refused, not counted out. */
+const MAX_LAYERS = 10_000
 const tokenId = z.number().int().nonnegative()
 const tokenIds = z.union([tokenId, z.array(tokenId)]).nullish()
 const ropeParameters = z.looseObject({
@@ -105,7 +108,7 @@ const configSchema = z.looseObject({
   vocab_size: size,
   hidden_size: size,
   intermediate_size: size,
-  num_hidden_layers: size,
+  num_hidden_layers: size.max(MAX_LAYERS),
   num_attention_heads: size,
   num_key_value_heads: size.nullish(),
   head_dim: size.nullish(),
@@ -283,8 +286,13 @@ function readWindows(raw: RawConfig, family: Family): (number | null)[] {
 function readEos(raw: RawConfig, generationConfigJson: unknown): number[] {
   const generation =
     generationConfigJson === undefined ? {} : parse(generationSchema, generationConfigJson, 'generation_config.json')
+  const fromGeneration = generation.eos_token_id != null
   const eos = generation.eos_token_id ?? raw.eos_token_id ?? []
-  return typeof eos === 'number' ? [eos] : eos
+  const ids = typeof eos === 'number' ? [eos] : eos
+  const outside = ids.find((id) => id >= raw.vocab_size)
+  if (outside === undefined) return ids
+  const file = fromGeneration ? 'generation_config.json' : 'config.json'
+  throw invalid('eos_token_id', `ids below vocab_size (${raw.vocab_size})`, outside, file)
 }
 
 function parse<T>(schema: z.ZodType<T>, json: unknown, file: string): T {
@@ -292,9 +300,15 @@ function parse<T>(schema: z.ZodType<T>, json: unknown, file: string): T {
   if (result.success) return result.data
   const issue = result.error.issues[0]
   const key = issue?.path.join('.') ?? ''
-  throw new ModelConfigError(`${file}: ${key || 'the file'}: ${issue?.message ?? 'not readable'}`, { file, key })
+  const got = issue?.path.reduce<unknown>((inner, part) => (inner as Record<PropertyKey, unknown>)?.[part], json)
+  const shown = excerpt(JSON.stringify(got) ?? 'nothing')
+  throw new ModelConfigError(`${file}: ${key || 'the file'}: ${issue?.message ?? 'not readable'}, got ${shown}`, {
+    file,
+    key,
+    got,
+  })
 }
 
-function invalid(key: string, expected: string, got: unknown): ModelConfigError {
-  return new ModelConfigError(`config.json: ${key}: expected ${expected}, got ${String(got)}`, { key, expected, got })
+function invalid(key: string, expected: string, got: unknown, file = 'config.json'): ModelConfigError {
+  return new ModelConfigError(`${file}: ${key}: expected ${expected}, got ${String(got)}`, { key, expected, got })
 }
