@@ -87,6 +87,16 @@ describe('files', () => {
     expect(await text('x')).toBe('a long enough text')
   })
 
+  it('names the reason that a read-only disk gives, which the recursive call hides', async () => {
+    const { fs } = failingAt(Infinity)
+    const mkdir: FileSystem['mkdir'] = async (path, options) => {
+      const code = options?.recursive ? 'ENOENT' : 'EROFS'
+      throw Object.assign(systemError(code, 'mkdir'), { path })
+    }
+    const failed = writeFileAtomic(join(parent, 'a', 'x'), 'new', { fs: { ...fs, mkdir } })
+    await expect(failed).rejects.toThrow(/the file system is read-only; choose another folder \(EROFS\)/)
+  })
+
   it('leaves the old file and no litter, whichever step fails', async () => {
     await writeFileAtomic(join(parent, 'x'), 'old')
     const { fs, calls } = failingAt(Infinity)

@@ -140,6 +140,17 @@ async function confirm(fs: FileSystem, target: string): Promise<void> {
   }
 }
 
+/** Makes a folder and those above it, and says why not: Node's own recursive call blames a read-only disk on a missing path. */
+async function makeFolder(fs: FileSystem, path: string): Promise<void> {
+  try {
+    await fs.mkdir(path, { recursive: true })
+  } catch (error) {
+    const failed = error instanceof Error && 'path' in error ? error.path : undefined
+    if (systemCode(error) === 'ENOENT' && typeof failed === 'string') await fs.mkdir(failed)
+    throw error
+  }
+}
+
 const exists = async (fs: FileSystem, path: string): Promise<boolean> => {
   try {
     await fs.lstat(path)
@@ -203,7 +214,7 @@ export async function writeFileAtomic(
   const parent = dirname(target)
   signal?.throwIfAborted()
   try {
-    await fs.mkdir(parent, { recursive: true })
+    await makeFolder(fs, parent)
     const [temporary, file] = await withFreeName(parent, (name) => fs.open(name, 'wx'))
     try {
       const record = await pourAndClose(file, contents, signal)
@@ -240,7 +251,7 @@ export async function writeFolderAtomic<T>(
   const parent = dirname(target)
   signal?.throwIfAborted()
   try {
-    await fs.mkdir(parent, { recursive: true })
+    await makeFolder(fs, parent)
     await sweep(fs, parent)
     await recoverFolder(target, options)
     const [temporary] = await withFreeName(parent, (name) => fs.mkdir(name))

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { CheckpointError, InvalidInputError, type CallOptions } from '@selfplay/engine'
-import { damaged, systemFailure } from './problem.js'
+import { damaged, refuseSpecialFile, systemFailure } from './problem.js'
 
 export type JsonObject = Record<string, unknown>
 
@@ -99,6 +99,7 @@ export function excerpt(text: string): string {
  */
 export async function readText(path: string, { signal }: CallOptions = {}): Promise<string> {
   signal?.throwIfAborted()
+  await refuseSpecialFile(path)
   let bytes: Uint8Array
   try {
     bytes = await readFile(path, { signal })

@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises'
 import { CheckpointError } from '@selfplay/engine'
 
 /** The `code` of a failed system call such as `"ENOENT"`; undefined for every other kind of error. */
@@ -10,6 +11,16 @@ export function systemCode(error: unknown): string | undefined {
 export function damaged(path: string, expected: string, got: string, advice?: string): CheckpointError {
   const tail = advice === undefined ? '' : `. ${advice}`
   return new CheckpointError(`${path}: expected ${expected}, got ${got}${tail}`, { path, expected, got })
+}
+
+/**
+ * Refuses what cannot be read to its end, such as a named pipe, which would wait for a writer for ever.
+ * @throws CheckpointError. What is missing or a folder is left to whoever opens it.
+ */
+export async function refuseSpecialFile(path: string): Promise<void> {
+  const found = await stat(path).catch(() => null)
+  if (!found || found.isFile() || found.isDirectory()) return
+  throw damaged(path, 'a file', 'a pipe, a device or a socket')
 }
 
 const REASONS: Readonly<Record<string, string>> = {

@@ -1,9 +1,11 @@
+import { execFileSync } from 'node:child_process'
 import { mkdtemp, open, readFile, rm, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { CheckpointError, InvalidInputError } from '@selfplay/engine'
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { readText } from './json.js'
 import {
   openSafetensors,
   readRawTensor,
@@ -201,6 +203,13 @@ describe('hostile files', () => {
     await expect(openSafetensors(empty)).rejects.toThrow(/at least 8 bytes, got 0 bytes/)
     await expect(openSafetensors(join(folder, 'none'))).rejects.toThrow(/it does not exist \(ENOENT\)/)
     await expect(openSafetensors(folder)).rejects.toThrow(CheckpointError)
+  })
+
+  it.runIf(process.platform !== 'win32')('does not wait for a named pipe', async () => {
+    const pipe = fresh()
+    execFileSync('mkfifo', [pipe])
+    await expect(openSafetensors(pipe)).rejects.toThrow(/expected a file, got a pipe, a device or a socket/)
+    await expect(readText(pipe)).rejects.toThrow(/expected a file, got a pipe/)
   })
 
   it('refuses a file cut anywhere, never with another kind of error', async () => {

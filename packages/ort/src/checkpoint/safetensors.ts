@@ -3,7 +3,7 @@ import { CheckpointError, InvalidInputError, type CallOptions } from '@selfplay/
 import type { WeightFile } from '../graph/index.js'
 import { widen } from './half.js'
 import { decodeUtf8, excerpt, isObject, parseJsonObject } from './json.js'
-import { damaged, systemFailure } from './problem.js'
+import { damaged, refuseSpecialFile, systemFailure } from './problem.js'
 
 /** Bytes per element of each dtype that the format names. */
 export const STORED_BYTES = {
@@ -92,6 +92,7 @@ export async function openSafetensors(path: string, { signal }: CallOptions = {}
 }
 
 async function openForReading(path: string): Promise<FileHandle> {
+  await refuseSpecialFile(path)
   try {
     return await open(path, 'r')
   } catch (error) {
