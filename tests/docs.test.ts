@@ -44,13 +44,13 @@ describe('documentation', () => {
   it('holds programs whose types are right', async () => {
     const options = { extends: '../../tsconfig.base.json', compilerOptions: { noEmit: true }, include: ['*.ts'] }
     await writeFile(join(work, 'tsconfig.json'), JSON.stringify(options))
-    await run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', work], root)
+    expect(await run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', work], root)).toBe('')
   })
 
   it.each(snippets)('$document, line $line, runs', async ({ file }) => {
     const cwd = await mkdtemp(join(tmpdir(), 'selfplay-docs-'))
     try {
-      await tsx(file, cwd)
+      await expect(tsx(file, cwd)).resolves.toBeTypeOf('string')
     } finally {
       await rm(cwd, { recursive: true, force: true })
     }
