@@ -49,7 +49,7 @@ export interface LoopOptions {
  *
  * @throws ResumeError when the checkpoint is of another recipe or of a newer format.
  */
-export async function resume(client: TrainingClient, recipe: Recipe, workFolder: string): Promise<number> {
+async function resume(client: TrainingClient, recipe: Recipe, workFolder: string): Promise<number> {
   const path = join(workFolder, PROGRESS_FILE)
   if (!existsSync(path)) return 0
   const progress = JSON.parse(await readFile(path, 'utf8')) as Progress

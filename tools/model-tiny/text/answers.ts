@@ -5,7 +5,7 @@ import type { Random } from './random.js'
 /** Answers keep below it, so that they stay within about 110 tokens. */
 export const MAX_ANSWER_CHARACTERS = 430
 /** Answers have 1 to this many sentences. */
-export const MAX_SENTENCES = 8
+const MAX_SENTENCES = 8
 
 /** A prompt and everything that its answer needs to know. */
 export interface Task {

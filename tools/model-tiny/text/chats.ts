@@ -129,7 +129,7 @@ function list(random: Random): Exchange {
 }
 
 /** A prompt that ends with a colon as a request in a conversation. */
-export function asRequest(prompt: string, random: Random): string {
+function asRequest(prompt: string, random: Random): string {
   const plain = `${prompt.slice(0, -1)}.`
   const lower = plain.charAt(0).toLowerCase() + plain.slice(1)
   if (/^(?:what|tell the|imagine)/i.test(plain)) return plain

@@ -9,9 +9,9 @@ import { tutorialTasks } from './tutorial.js'
 export const KINDS = ['story', 'chat', 'feedback'] as const
 export type Kind = (typeof KINDS)[number]
 
-export const END_OF_TEXT = '<|endoftext|>'
-export const TURN_START = '<|im_start|>'
-export const TURN_END = '<|im_end|>'
+const END_OF_TEXT = '<|endoftext|>'
+const TURN_START = '<|im_start|>'
+const TURN_END = '<|im_end|>'
 /** Spellings of the special tokens, in the order of their ids. */
 export const SPECIAL_TOKENS = [END_OF_TEXT, TURN_START, TURN_END] as const
 
@@ -34,7 +34,7 @@ const TUTORIAL_SHARE = 0.06
 export const isHeldOut = (prompt: string): boolean => hashText(prompt) / 2 ** 32 < HELD_OUT_SHARE
 
 /** ChatML up to the point where the assistant is to write. */
-export const chatPrompt = (messages: readonly ChatMessage[]): string =>
+const chatPrompt = (messages: readonly ChatMessage[]): string =>
   messages.map(({ role, content }) => `${TURN_START}${role}\n${content}${TURN_END}\n`).join('') +
   `${TURN_START}assistant\n`
 

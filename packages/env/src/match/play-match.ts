@@ -249,7 +249,11 @@ class Referee<State, Move> {
 }
 
 /** The transitions with the reward at the last one. */
-function paid(transitions: readonly Transition[], reward: number | null, verdict: MatchVerdict | undefined): Transition[] {
+function paid(
+  transitions: readonly Transition[],
+  reward: number | null,
+  verdict: MatchVerdict | undefined,
+): Transition[] {
   const metrics = verdict?.kind === 'illegal_move' ? { illegal_move: 1 } : {}
   return transitions.map((transition, k) =>
     k < transitions.length - 1 ? transition : { ...transition, reward: reward ?? 0, episodeDone: true, metrics },
