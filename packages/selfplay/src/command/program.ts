@@ -1,5 +1,6 @@
 import { Command, Option } from 'commander'
 import { addInspect, type InspectOptions } from '../inspect/command.js'
+import { addPlay } from '../play/command.js'
 import { SCHEDULES } from '../recipes.js'
 import { tasks } from '../tasks/index.js'
 import type { Screen } from '../terminal/screen.js'
@@ -48,6 +49,7 @@ export function createProgram(actions: Actions, { out, err }: Screens): Command 
     .showHelpAfterError('(selfplay --help lists commands and options)')
   addTrain(program, actions)
   addInspect(program, (run, options) => actions.inspect(run, options))
+  addPlay(program, out)
   program
     .command('doctor')
     .description('say what this machine offers')
