@@ -190,6 +190,53 @@ describe('resume', () => {
     }
   })
 
+  it('sets later checkpoints aside when it goes on from an earlier one, so that they are never taken for the newest', async () => {
+    const { run, checkpoints } = await interrupted()
+    const notices: string[] = []
+    const earlier = toyTrainer({
+      run: { directory: run, resume: join(checkpoints, 'step-00000002') },
+      trainDataset: rows(5),
+      evalDataset: rows(2),
+      externalTransition: feedback,
+      config: { ...common, checkpointEvery: 0 },
+      onNotice: ({ message }) => notices.push(message),
+    })
+    for await (const { step } of earlier.trainer.updates()) if (step === 3) break
+    expect(notices.join('\n')).toMatch(/step-00000004 is later than update 2.*called set-aside-step-00000004/)
+    expect((await readdir(checkpoints)).sort()).toEqual(['set-aside-step-00000004', 'step-00000002', 'step-00000003'])
+    const { trainer } = setup(run, {}, true)
+    for await (const { step } of trainer.updates()) {
+      expect(step).toBe(4)
+      break
+    }
+    expect((await readLines(join(run, 'metrics.jsonl'))).map(({ step }) => step)).toEqual([1, 2, 3, 4])
+  })
+
+  it('keeps the checkpoint that it has just written, however many damaged ones are later', async () => {
+    const { run, checkpoints } = await interrupted()
+    await rm(join(checkpoints, 'step-00000004', 'trainer.json'))
+    const { trainer } = setup(run, { keepCheckpoints: 1, checkpointEvery: 3 }, true)
+    for await (const { step } of trainer.updates()) if (step === 3) break
+    expect((await readdir(checkpoints)).sort()).toEqual(['set-aside-step-00000004', 'step-00000003'])
+  })
+
+  it('removes what savers that were killed left behind', async () => {
+    const { run, checkpoints } = await interrupted()
+    await cp(join(checkpoints, 'step-00000004'), join(checkpoints, '.tmp-step-00000006-1'), { recursive: true })
+    const { trainer } = setup(run, {}, true)
+    for await (const { step } of trainer.updates()) if (step === 5) break
+    expect((await readdir(checkpoints)).filter((name) => name.startsWith('.'))).toEqual([])
+  })
+
+  it('neither passes over nor replaces a checkpoint of a newer format', async () => {
+    const { run, checkpoints } = await interrupted()
+    const path = join(checkpoints, 'step-00000004', 'manifest.json')
+    const manifest = JSON.parse(await readFile(path, 'utf8')) as object
+    await writeFile(path, JSON.stringify({ ...manifest, formatVersion: 99 }), 'utf8')
+    await expect(setup(run, {}, true).trainer.train()).rejects.toThrow(/step-00000004: its format version is 99/)
+    expect((await readdir(checkpoints)).sort()).toEqual(['step-00000002', 'step-00000004'])
+  })
+
   it('refuses other settings, a folder in use, a folder without a run, and lines that are gone', async () => {
     const { run } = await interrupted()
     await expect(setup(run, { numGenerations: 6 }, true).trainer.train()).rejects.toThrow(

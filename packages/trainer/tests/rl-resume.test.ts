@@ -118,7 +118,11 @@ describe('resume', () => {
     const older = toyRL({ ...resumeSetup(run, 'plain', true), steps: 7 }).trainer
     for await (const update of older.updates()) updates.push(update)
     expect(updates.map(({ step }) => step)).toEqual([6, 7])
-    expect(updates[0]!.notices.map(({ code }) => code)).toEqual(['resumed', 'checkpoint_skipped'])
+    expect(updates[0]!.notices.map(({ code }) => code)).toEqual([
+      'resumed',
+      'checkpoint_skipped',
+      'checkpoint_set_aside',
+    ])
   })
 
   it('gives up an update that does not end after an abort, and resumes from the checkpoint before it', async () => {

@@ -14,6 +14,7 @@ export type NoticeCode =
   | 'resumed'
   | 'checkpoint'
   | 'checkpoint_skipped'
+  | 'checkpoint_set_aside'
   | 'started_over'
   | 'filtered_sampling'
   | 'on_policy_loss'

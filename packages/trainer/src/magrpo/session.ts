@@ -10,6 +10,8 @@ import {
   pruneCheckpoints,
   readTrainerState,
   saveCheckpoint,
+  setAsideLater,
+  setAsideMessage,
 } from '../run/checkpoint.js'
 import { forgetRefusedGradients, holdsRefusedGradients } from '../refused-gradients.js'
 import { RunFolder, noLines, type LineLengths } from '../run/run-folder.js'
@@ -100,6 +102,9 @@ export class Session {
     if (folder) {
       await folder.open(this.lines)
       await folder.describe(await this.description(folder))
+      for (const name of resumed ? await setAsideLater(folder.checkpoints, state.step) : []) {
+        this.early.push({ code: 'checkpoint_set_aside', level: 'info', message: setAsideMessage(name, state.step) })
+      }
     }
     this.opened = true
     const name = folder?.name ?? (extension?.trainer ?? 'MAGRPO').toLowerCase()

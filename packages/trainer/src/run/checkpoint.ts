@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import { mkdir, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { mkdir, readFile, readdir, rename, rm, stat } from 'node:fs/promises'
+import { basename, join } from 'node:path'
 import { CheckpointError } from '@selfplay/engine'
 import { z } from 'zod'
 import { exists, syncFolder, writeFileAtomic } from './files.js'
@@ -22,6 +22,8 @@ export interface CheckpointPart {
 }
 
 const MANIFEST = 'manifest.json'
+const TEMPORARY = '.tmp-'
+const ASIDE = 'set-aside-'
 const TRAINER = 'trainer.json'
 /** Files up to this size are hashed; larger ones carry the hashes of the core that wrote them. */
 const HASHED_BYTES = 16 * 1024 * 1024
@@ -41,16 +43,16 @@ export async function saveCheckpoint(
   parts: readonly CheckpointPart[],
 ): Promise<string> {
   const directory = join(root, checkpointName(step))
-  if (await exists(directory)) {
-    if ((await checkpointProblem(directory)) === null) return directory
-    await rm(directory, { recursive: true, force: true })
-  }
-  const temporary = join(root, `.tmp-${checkpointName(step)}-${process.pid}`)
+  const temporary = join(root, `${TEMPORARY}${checkpointName(step)}-${process.pid}`)
   try {
+    if (await exists(directory)) {
+      if ((await checkpointProblem(directory)) === null) return directory
+      await rm(directory, { recursive: true, force: true })
+    }
     await rm(temporary, { recursive: true, force: true })
     await mkdir(temporary, { recursive: true })
     for (const { name, save } of parts) await save(join(temporary, name))
-    await writeFile(join(temporary, TRAINER), JSON.stringify(trainer), 'utf8')
+    await writeFileAtomic(join(temporary, TRAINER), JSON.stringify(trainer))
     const files = await listFiles(temporary)
     const manifest = { formatVersion: CHECKPOINT_FORMAT, step, files }
     await writeFileAtomic(join(temporary, MANIFEST), `${JSON.stringify(manifest, null, 1)}\n`)
@@ -59,7 +61,9 @@ export async function saveCheckpoint(
   } catch (cause) {
     await rm(temporary, { recursive: true, force: true }).catch(() => {})
     const message = cause instanceof Error ? cause.message : String(cause)
-    throw new CheckpointError(`the checkpoint of step ${step} could not be written: ${message}`, { step }, { cause })
+    // Where it lay for the moment helps nobody.
+    const shown = message.replaceAll(temporary, directory)
+    throw new CheckpointError(`the checkpoint of step ${step} could not be written: ${shown}`, { step }, { cause })
   }
   return directory
 }
@@ -82,7 +86,11 @@ const hashFile = async (path: string): Promise<string> =>
     .update(await readFile(path))
     .digest('hex')
 
-/** What is wrong with a checkpoint's files, in words; null when nothing is. */
+/**
+ * What is wrong with a checkpoint's files, in words; null when nothing is.
+ *
+ * @throws CheckpointError when it is of a newer format: whether it is whole is not ours to say, and neither is its end.
+ */
 export async function checkpointProblem(directory: string): Promise<string | null> {
   let manifest: z.output<typeof manifestSchema>
   try {
@@ -92,7 +100,10 @@ export async function checkpointProblem(directory: string): Promise<string | nul
     return `${MANIFEST} is missing or unreadable`
   }
   if (manifest.formatVersion > CHECKPOINT_FORMAT) {
-    return `its format version is ${manifest.formatVersion}, this version of selfplay reads up to ${CHECKPOINT_FORMAT}`
+    throw new CheckpointError(
+      `${directory}: its format version is ${manifest.formatVersion}, this version of selfplay reads up to ${CHECKPOINT_FORMAT}: update it`,
+      { directory, formatVersion: manifest.formatVersion },
+    )
   }
   for (const { path, bytes, sha256 } of manifest.files) {
     if (path.split('/').includes('..')) return `${MANIFEST} names a path outside the checkpoint: ${path}`
@@ -127,7 +138,8 @@ export async function listCheckpoints(root: string): Promise<string[]> {
 /**
  * The newest complete checkpoint, and the newer ones that are not. Null when there is none at all.
  *
- * @throws CheckpointError when there are checkpoints and all are damaged: a run is not restarted behind one's back.
+ * @throws CheckpointError when there are checkpoints and all are damaged, or one of a newer format is in the way: a run neither
+ *   starts over nor loses progress behind one's back.
  */
 export async function newestCheckpoint(
   root: string,
@@ -166,10 +178,43 @@ export async function readTrainerState<S extends z.ZodType>(directory: string, s
   })
 }
 
-/** Removes all but the newest `keep` checkpoints and those named in `protect`. */
+/**
+ * Removes all but the newest `keep` checkpoints and those named in `protect`, and what savers that were killed left behind.
+ * What cannot be removed now goes at the next save.
+ */
 export async function pruneCheckpoints(root: string, keep: number, protect: readonly string[]): Promise<void> {
   const all = await listCheckpoints(root)
-  for (const directory of all.slice(keep)) {
-    if (!protect.some((name) => join(root, name) === directory)) await rm(directory, { recursive: true, force: true })
+  const surplus = all.slice(keep).filter((directory) => !protect.some((name) => join(root, name) === directory))
+  const names = await readdir(root).catch(() => [])
+  const leftovers = names.filter((name) => name.startsWith(TEMPORARY)).map((name) => join(root, name))
+  for (const directory of [...surplus, ...leftovers]) {
+    await rm(directory, { recursive: true, force: true }).catch(() => {})
   }
 }
+
+/**
+ * Renames checkpoints of later steps than the one that a run goes on from: they are damaged, or belong to a course of the run
+ * that is given up, and its lines are cut. Kept, they would be taken for the newest.
+ *
+ * @returns their new names.
+ */
+export async function setAsideLater(root: string, step: number): Promise<string[]> {
+  const aside: string[] = []
+  for (const directory of await listCheckpoints(root)) {
+    const name = basename(directory)
+    if (Number(name.slice(5)) <= step) continue
+    const to = `${ASIDE}${name}`
+    try {
+      await rm(join(root, to), { recursive: true, force: true })
+      await rename(directory, join(root, to))
+    } catch (cause) {
+      throw new CheckpointError(`${directory} could not be set aside: ${String(cause)}`, { directory }, { cause })
+    }
+    aside.push(to)
+  }
+  return aside
+}
+
+/** What a person is told about it. */
+export const setAsideMessage = (name: string, step: number): string =>
+  `${name.slice(ASIDE.length)} is later than update ${step}, which the run goes on from: it is called ${name} now`

@@ -12,6 +12,8 @@ import {
   pruneCheckpoints,
   readTrainerState,
   saveCheckpoint,
+  setAsideLater,
+  setAsideMessage,
 } from './checkpoint.js'
 import { settingDifferences } from './differences.js'
 import { RunFolder, noLines, type LineLengths } from './run-folder.js'
@@ -103,8 +105,11 @@ export class LoopSession<S extends LoopState> {
       await folder.open(this.lines)
       await folder.describe(await this.description(folder))
     }
-    this.opened = true
     const at = state?.step ?? 0
+    for (const name of folder && resumed ? await setAsideLater(folder.checkpoints, at) : []) {
+      this.early.push({ code: 'checkpoint_set_aside', level: 'info', message: setAsideMessage(name, at) })
+    }
+    this.opened = true
     for (const tracker of trackers) tracker.start({ name: folder?.name ?? kind, config: settings, resumedAt: at })
     if (resumed)
       await this.notice({
