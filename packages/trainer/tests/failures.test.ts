@@ -1,4 +1,4 @@
-import { readdir, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { ContextOverflowError, InvalidInputError, SelfplayError } from '@selfplay/engine'
@@ -12,6 +12,8 @@ import {
   TransitionError,
 } from '../src/errors.js'
 import { MAGRPOTrainer } from '../src/magrpo/trainer.js'
+import { JsonlFile } from '../src/run/files.js'
+import { RunFolder } from '../src/run/run-folder.js'
 import { countA, readLines, rows, temporaryFolder, toyTrainer } from './support/setup.js'
 import { ToyClient, ToyTokenizer } from './support/toy-client.js'
 
@@ -285,6 +287,24 @@ describe('guards', () => {
     await writeFile(join(folder, 'file'), 'x', 'utf8')
     const failure = await trainFailure({ run: join(folder, 'file', 'run') })
     expect(failure).toMatchObject({ code: 'run_folder' })
+  })
+
+  it('whatever cannot be written is a typed error with its path: settings, models, lines', async () => {
+    const folder = await temporaryFolder()
+    await mkdir(join(folder, 'run', 'config.json', 'x'), { recursive: true }) // a folder where a file is to be
+    expect(await failureOf(new RunFolder(join(folder, 'run')).describe({}))).toMatchObject({
+      code: 'run_folder',
+      details: { path: join(folder, 'run', 'config.json') },
+    })
+    await writeFile(join(folder, 'file'), 'x', 'utf8')
+    const { trainer } = toyTrainer()
+    expect(await failureOf(trainer.saveModel(join(folder, 'file', 'models')))).toMatchObject({ code: 'run_folder' })
+    const lines = new JsonlFile(join(folder, 'lines.jsonl'))
+    await lines.open()
+    const broken = Object.assign(new Error('ENOSPC: no space left on device, fsync'), { code: 'ENOSPC' })
+    Object.assign((lines as unknown as { handle: object }).handle, { sync: () => Promise.reject(broken) })
+    expect(await failureOf(lines.sync())).toMatchObject({ code: 'run_folder', cause: broken })
+    await lines.close()
   })
 
   it('a checkpoint that cannot be saved leaves nothing half written', async () => {

@@ -1,7 +1,7 @@
 import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { ExportOptions } from '@selfplay/engine'
-import { writeFileAtomic } from '../run/files.js'
+import { unwritable, writeFileAtomic } from '../run/files.js'
 import type { Table } from './agents.js'
 import type { ExtraPart } from './extension.js'
 
@@ -21,8 +21,12 @@ export async function saveAgents(
   options: ExportOptions & { readonly signal?: AbortSignal } = {},
   extra: readonly ExtraPart[] = [],
 ): Promise<void> {
-  await mkdir(directory, { recursive: true })
-  await rm(join(directory, 'manifest.json'), { force: true })
+  try {
+    await mkdir(directory, { recursive: true })
+    await rm(join(directory, 'manifest.json'), { force: true })
+  } catch (cause) {
+    throw unwritable(directory, cause)
+  }
   const agents = []
   for (const { index, kind, policy } of table.seats) {
     const client = policy?.client ?? null

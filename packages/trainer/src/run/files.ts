@@ -16,9 +16,33 @@ export async function syncFolder(path: string): Promise<void> {
   }
 }
 
-/** Writes a whole file or nothing: temporary name, fsync, rename. UTF-8. */
+/** Makes a folder and those above it, and says why not: Node's own recursive call blames a read-only disk on a missing path. */
+async function makeFolder(path: string): Promise<void> {
+  try {
+    await mkdir(path, { recursive: true })
+  } catch (error) {
+    const { code, path: failed } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT' && failed !== undefined) await mkdir(failed)
+    throw error
+  }
+}
+
+/**
+ * Writes a whole file or nothing: temporary name, fsync, rename. UTF-8.
+ *
+ * @throws RunFolderError naming the path and the reason (disk full, no permission, ...).
+ */
 export async function writeFileAtomic(path: string, text: string): Promise<void> {
-  await mkdir(dirname(path), { recursive: true })
+  try {
+    await makeFolder(dirname(path))
+    await writeAndRename(path, text)
+  } catch (cause) {
+    throw unwritable(path, cause)
+  }
+  await syncFolder(dirname(path))
+}
+
+async function writeAndRename(path: string, text: string): Promise<void> {
   const temporary = join(dirname(path), `.${basename(path)}.${process.pid}.tmp`)
   try {
     const handle = await open(temporary, 'w')
@@ -30,10 +54,9 @@ export async function writeFileAtomic(path: string, text: string): Promise<void>
     }
     await rename(temporary, path)
   } catch (error) {
-    await rm(temporary, { force: true })
+    await rm(temporary, { force: true }).catch(() => {})
     throw error
   }
-  await syncFolder(dirname(path))
 }
 
 export const exists = (path: string): Promise<boolean> =>
@@ -42,7 +65,8 @@ export const exists = (path: string): Promise<boolean> =>
     () => false,
   )
 
-function unwritable(path: string, cause: unknown): RunFolderError {
+/** A failed system call as a typed error that names the path. */
+export function unwritable(path: string, cause: unknown): RunFolderError {
   const message = cause instanceof Error ? cause.message : String(cause)
   return new RunFolderError(`${path} could not be written: ${message}`, { path }, { cause })
 }
@@ -78,7 +102,7 @@ export class JsonlFile {
   }
 
   private async prepare(length: number): Promise<void> {
-    await mkdir(dirname(this.path), { recursive: true })
+    await makeFolder(dirname(this.path))
     if (length > 0) {
       const size = await stat(this.path).then(
         (found) => found.size,
@@ -109,13 +133,23 @@ export class JsonlFile {
     this.bytes += data.length
   }
 
+  /** Waits until everything appended so far is on disk. @throws RunFolderError when the disk refuses. */
   async sync(): Promise<void> {
-    await this.handle?.sync()
+    try {
+      await this.handle?.sync()
+    } catch (cause) {
+      throw unwritable(this.path, cause)
+    }
   }
 
+  /** @throws RunFolderError when the disk refuses. */
   async close(): Promise<void> {
     const { handle } = this
     this.handle = undefined
-    await handle?.close()
+    try {
+      await handle?.close()
+    } catch (cause) {
+      throw unwritable(this.path, cause)
+    }
   }
 }
