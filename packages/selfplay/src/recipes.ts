@@ -1,6 +1,9 @@
 /** How a learning rate can go over a run. */
 export const SCHEDULES = ['constant', 'linear', 'cosine'] as const
 
+/** Which answers of the agents are judged together. */
+export const JOINT_MODES = ['aligned', 'cross'] as const
+
 /** How a task is trained: everything that a flag of `selfplay train` can change, besides the model. */
 export interface Recipe {
   /** Passes over the task's prompts. */
@@ -9,6 +12,8 @@ export interface Recipe {
   readonly promptsPerUpdate: number
   /** Answers of each agent to each prompt. */
   readonly generations: number
+  /** `aligned`: answer k of each agent together. `cross`: each with each, where judging is cheap: credit gets far less noisy. */
+  readonly jointMode: (typeof JOINT_MODES)[number]
   /** Most new tokens of an answer. */
   readonly maxNewTokens: number
   readonly temperature: number
@@ -34,6 +39,7 @@ export const lengthRatioTutorial: Recipe = {
   epochs: 3,
   promptsPerUpdate: 1,
   generations: 8,
+  jointMode: 'aligned',
   maxNewTokens: 128,
   temperature: 1,
   learningRate: 5e-5,
@@ -47,14 +53,14 @@ export const lengthRatioTutorial: Recipe = {
 }
 
 /**
- * For the bundled model, which is small enough for many answers and many updates in little time. A larger learning rate learns
- * the lengths sooner and forgets its English; fewer answers per update make seeds differ more.
+ * For the bundled model, which is small enough for many updates in little time. A larger learning rate learns the lengths sooner
+ * and forgets its English; with a smaller one, or with aligned answers, some seeds stay at ratios that are too small.
  */
 export const lengthRatioTiny: Recipe = {
   ...lengthRatioTutorial,
-  epochs: 60,
-  promptsPerUpdate: 2,
-  generations: 16,
+  epochs: 90,
+  promptsPerUpdate: 4,
+  jointMode: 'cross',
   learningRate: 6e-4,
   learningRateSchedule: 'cosine',
   adamBeta2: 0.99,

@@ -135,6 +135,7 @@ describe('settings', () => {
     model: 'org/other',
     revision: 'other',
     learningRateSchedule: 'linear',
+    jointMode: 'cross',
     temperature: 0.5,
     learningRate: 0.5,
     seed: 1,

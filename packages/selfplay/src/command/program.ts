@@ -1,7 +1,7 @@
 import { Command, Option } from 'commander'
 import { addInspect, type InspectOptions } from '../inspect/command.js'
 import { addPlay } from '../play/command.js'
-import { SCHEDULES } from '../recipes.js'
+import { JOINT_MODES, SCHEDULES } from '../recipes.js'
 import { tasks } from '../tasks/index.js'
 import type { Screen } from '../terminal/screen.js'
 import { version } from '../version.js'
@@ -71,6 +71,7 @@ function addTrain(program: Command, actions: Actions): void {
     .option('--max-steps <n>', 'stop after this many updates', wholeFrom(1))
     .option('--prompts-per-update <n>', 'prompts answered for one update', wholeFrom(1))
     .option('--generations <n>', 'answers of each agent to each prompt', wholeFrom(1))
+    .addOption(new Option('--joint-mode <name>', 'which answers are judged together').choices(JOINT_MODES))
     .option('--max-new-tokens <n>', 'longest answer in tokens', wholeFrom(1))
     .option('--temperature <t>', 'of sampling', positive)
     .option('--learning-rate <rate>', 'of AdamW', positive)

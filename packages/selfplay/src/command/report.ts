@@ -43,12 +43,18 @@ export function describeStart({ plan, info, runtime, totalSteps, screen, cwd }: 
       'data',
       `${counted(task.prompts.length, 'prompt')}, ${counted(settings.epochs, 'epoch')}` +
         `${totalSteps === null ? '' : `: ${counted(totalSteps, 'update')}`} of ` +
-        `${counted(settings.promptsPerUpdate * settings.generations, 'joint answer')}, at most ${settings.maxNewTokens} tokens long`,
+        `${counted(jointAnswers(plan), 'joint answer')}, at most ${settings.maxNewTokens} tokens long`,
     ],
     ['machine', `${counted(runtime.threads, 'thread')}, onnxruntime ${runtime.version} (${runtime.kind})`],
     [resume ? 'resumes' : 'run', shownFolder(cwd, directory)],
   ]
   return `selfplay ${version}  ${task.name}\n${rows.map(([label, text]) => labelled(screen, label, text)).join('')}`
+}
+
+/** Joint answers of an update's first turn. */
+function jointAnswers({ task, settings }: RunPlan): number {
+  const { promptsPerUpdate, generations, jointMode } = settings
+  return promptsPerUpdate * (jointMode === 'cross' ? generations ** task.agents : generations)
 }
 
 export interface ReportOptions {

@@ -6,7 +6,7 @@ import { didYouMean } from '@selfplay/renderers'
 import { RunFolder, RunFolderError, legalName, runFolderName } from '@selfplay/trainer'
 import { z } from 'zod'
 import { bundledFolder } from '../agents.js'
-import { SCHEDULES } from '../recipes.js'
+import { JOINT_MODES, SCHEDULES } from '../recipes.js'
 import { tasks, type TrainTask } from '../tasks/index.js'
 import { UsageError } from './failure.js'
 
@@ -26,6 +26,7 @@ export const settingsSchema = z.strictObject({
   epochs: count,
   promptsPerUpdate: count,
   generations: count,
+  jointMode: z.enum(JOINT_MODES),
   maxNewTokens: count,
   temperature: z.number().positive(),
   learningRate: z.number().positive(),

@@ -79,6 +79,7 @@ export function configOf({ task, settings }: Pick<RunPlan, 'task' | 'settings'>)
     maxSteps: settings.maxSteps,
     promptsPerUpdate: settings.promptsPerUpdate,
     numGenerations: settings.generations,
+    jointMode: settings.jointMode,
     maxNewTokens: settings.maxNewTokens,
     temperature: settings.temperature,
     agentLearningRate: settings.learningRate,
