@@ -62,7 +62,6 @@ export * from './magrpo/reference-kl.js'
 export type { CentralizedAdapter, RoleView } from './magrpo/roles.js'
 export { sampleNodes, toCompletion, type SamplingOptions } from './magrpo/sampling.js'
 export { MODEL_MANIFEST_FORMAT } from './magrpo/save-model.js'
-export type { RunOptions } from './magrpo/session.js'
 export { growTrees, jointGenerations, type TreeOptions, type TreeTimes, type Trees } from './magrpo/tree.js'
 export {
   MAGRPOTrainer,
@@ -73,7 +72,8 @@ export {
 } from './magrpo/trainer.js'
 export type * from './magrpo/types.js'
 export { runUpdate, type UpdateContext, type UpdateResult } from './magrpo/update.js'
-export type { LoopState, RunNotice, RunTarget } from './run/loop-session.js'
+export type { LoopState, RunNotice } from './run/loop-session.js'
+export type { RunTarget } from './run/resume.js'
 export { rolloutEvaluator, type RolloutEvaluatorOptions } from './rl/rollout-evaluator.js'
 export { runEvaluators, type EvaluationContext, type Evaluator } from './evaluate/evaluator.js'
 export {

@@ -1,5 +1,6 @@
 import { InvalidInputError } from '@selfplay/engine'
 import { z } from 'zod'
+import { parseRolloutLine } from '../run/rollout-line.js'
 import type { AnalysedNode } from './analyse.js'
 import { answerTexts, shownPrompts } from './roles.js'
 import type { JointAnswer, JointNode } from './types.js'
@@ -113,24 +114,8 @@ export function toRecord(
  * Reads one line of `rollouts.jsonl`.
  * @throws InvalidInputError when it is none, or of a newer format.
  */
-export function parseRecord(line: string): RolloutRecord {
-  let value: unknown
-  try {
-    value = JSON.parse(line)
-  } catch {
-    throw new InvalidInputError(`expected a line of rollouts.jsonl, got ${JSON.stringify(line.slice(0, 60))}`)
-  }
-  const version = (value as { formatVersion?: unknown } | null)?.formatVersion
-  if (typeof version === 'number' && version > ROLLOUT_FORMAT) {
-    throw new InvalidInputError(
-      `this rollout has format version ${version}; this version of selfplay reads up to ${ROLLOUT_FORMAT}: update it`,
-      { formatVersion: version },
-    )
-  }
-  const parsed = rolloutRecordSchema.safeParse(value)
-  if (parsed.success) return parsed.data
-  throw new InvalidInputError(`expected a line of rollouts.jsonl: ${parsed.error.issues[0]?.message ?? 'unreadable'}`)
-}
+export const parseRecord = (line: string): RolloutRecord =>
+  parseRolloutLine(line, { schema: rolloutRecordSchema, format: ROLLOUT_FORMAT, what: 'a line of rollouts.jsonl' })
 
 /**
  * Builds the trees of one update again from its lines, as {@link creditTree} takes them. What a node was shown earlier is

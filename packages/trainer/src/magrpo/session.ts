@@ -1,19 +1,16 @@
-import { readFile } from 'node:fs/promises'
-import { basename, join } from 'node:path'
+import { join } from 'node:path'
 import type { TrainingClient } from '@selfplay/engine'
 import { CheckpointError } from '@selfplay/engine'
-import { ConfigError, RunFolderError } from '../errors.js'
+import { ConfigError } from '../errors.js'
 import {
   CHECKPOINT_FORMAT,
   checkpointName,
-  newestCheckpoint,
   pruneCheckpoints,
   readTrainerState,
   saveCheckpoint,
-  setAsideLater,
-  setAsideMessage,
 } from '../run/checkpoint.js'
 import { forgetRefusedGradients, holdsRefusedGradients } from '../refused-gradients.js'
+import { checkpointToResume, createdAt, leaveLaterBehind, type RunTarget } from '../run/resume.js'
 import { RunFolder, noLines, type LineLengths } from '../run/run-folder.js'
 import type { MetricsRow, Tracker } from '../track/tracker.js'
 import type { Policy, Table } from './agents.js'
@@ -31,16 +28,8 @@ import {
   type TrainerState,
 } from './state.js'
 
-export interface RunOptions {
-  readonly directory: string
-  /** Go on from the newest complete checkpoint (true), or from this checkpoint folder. Default false: a new run. */
-  readonly resume?: boolean | string
-  /** Write `rollouts.jsonl`. Default true. */
-  readonly rollouts?: boolean
-}
-
 export interface SessionOptions {
-  readonly run: RunOptions | null
+  readonly run: RunTarget | null
   readonly trackers: readonly Tracker[]
   readonly config: ResolvedConfig
   readonly table: Table
@@ -85,33 +74,25 @@ export class Session {
     const { folder, settings } = this
     let state = initialState(config, table.policies.length)
     let resumed = false
+    const early: Notice[] = []
     if (folder && run) {
-      const found = await folder.holdsRun()
-      if (run.resume) {
-        const saved = await this.findCheckpoint(folder, run.resume, found)
-        if (saved) state = await this.load(saved)
-        resumed = saved !== null
-      } else if (found) {
-        throw new RunFolderError(
-          `${folder.directory} already holds a run: set resume to go on with it, or choose another folder`,
-          { directory: folder.directory },
-        )
-      }
+      const { directory, notices } = await checkpointToResume(folder, run.resume ?? false)
+      early.push(...notices)
+      if (directory !== null) state = await this.load(directory)
+      resumed = directory !== null
     }
     if (!resumed) this.refuseLeftovers()
     if (folder) {
       await folder.open(this.lines)
       await folder.describe(await this.description(folder))
-      for (const name of resumed ? await setAsideLater(folder.checkpoints, state.step) : []) {
-        this.early.push({ code: 'checkpoint_set_aside', level: 'info', message: setAsideMessage(name, state.step) })
-      }
+      if (resumed) early.push(...(await leaveLaterBehind(folder, state.step)))
     }
     this.opened = true
     const name = folder?.name ?? (extension?.trainer ?? 'MAGRPO').toLowerCase()
     for (const tracker of trackers)
       tracker.start({ name, config: settings as Record<string, unknown>, resumedAt: state.step })
     if (resumed) await this.notice('resumed', 'info', `resumed after update ${state.step} from ${this.checkpoint}`)
-    for (const held of this.early.splice(0)) await this.notice(held.code, held.level, held.message)
+    for (const held of early) await this.notice(held.code, held.level, held.message)
     return state
   }
 
@@ -119,29 +100,6 @@ export class Session {
   async reopen(): Promise<void> {
     await this.folder?.open(this.lines)
     this.opened = true
-  }
-
-  /** Notices from before the files were open. */
-  private readonly early: Notice[] = []
-
-  private async findCheckpoint(folder: RunFolder, resume: true | string, found: boolean): Promise<string | null> {
-    if (typeof resume === 'string') return resume
-    if (!found) {
-      throw new RunFolderError(`${folder.directory} holds no run to resume: check the path, or start a new run`, {
-        directory: folder.directory,
-      })
-    }
-    const newest = await newestCheckpoint(folder.checkpoints)
-    if (!newest) {
-      const message = `${folder.directory} has no checkpoint yet: the run starts over`
-      this.early.push({ code: 'started_over', level: 'warning', message })
-      return null
-    }
-    for (const { directory, problem } of newest.skipped) {
-      const message = `${basename(directory)} is not complete (${problem}): using ${basename(newest.directory)} instead`
-      this.early.push({ code: 'checkpoint_skipped', level: 'warning', message })
-    }
-    return newest.directory
   }
 
   private async load(directory: string): Promise<TrainerState> {
@@ -184,10 +142,6 @@ export class Session {
 
   private async description(folder: RunFolder): Promise<Record<string, unknown>> {
     const { table, extension } = this.options
-    const earlier = await readFile(join(folder.directory, 'config.json'), 'utf8').then(
-      (text) => (JSON.parse(text) as { createdAt?: string }).createdAt,
-      () => undefined,
-    )
     const agents = table.seats.map(({ kind, policy, settings }) => ({
       kind,
       policy: policy?.index ?? null,
@@ -196,8 +150,13 @@ export class Session {
     }))
     const critics = this.extra.map(({ name, client }) => ({ name, model: client.info }))
     const trainer = extension?.trainer ?? 'MAGRPO'
-    const createdAt = earlier ?? new Date().toISOString()
-    return { trainer, createdAt, config: this.settings, agents, ...(critics.length > 0 && { critics }) }
+    return {
+      trainer,
+      createdAt: await createdAt(folder),
+      config: this.settings,
+      agents,
+      ...(critics.length > 0 && { critics }),
+    }
   }
 
   /** Tells something to the user, the run folder and the next update. */

@@ -13,7 +13,8 @@ import type { Extension } from './extension.js'
 import { RewardFailures } from './judge.js'
 import type { Notice } from './notices.js'
 import { saveAgents } from './save-model.js'
-import { Session, type RunOptions } from './session.js'
+import type { RunTarget } from '../run/resume.js'
+import { Session } from './session.js'
 import type { TrainerState } from './state.js'
 import type { PromptRow, Task, TextCodec } from './types.js'
 import { runUpdate } from './update.js'
@@ -28,7 +29,7 @@ export interface MAGRPOTrainerOptions<Row extends PromptRow> extends Task<Row> {
   readonly evalDataset?: readonly Row[]
   readonly config?: MAGRPOConfig
   /** A folder for metrics, rollouts and checkpoints. Default: nothing is written. */
-  readonly run?: string | RunOptions
+  readonly run?: string | RunTarget
   readonly trackers?: readonly Tracker[]
   /** Policies that `referenceKl` stays near, one per agent. Default: the agents' weights as they are when the trainer first starts. */
   readonly references?: readonly (SamplingClient | null)[]

@@ -1,6 +1,6 @@
-import { InvalidInputError } from '@selfplay/engine'
 import { STOP_REASONS, type Action, type TrajectoryGroup } from '@selfplay/env'
 import { z } from 'zod'
+import { parseRolloutLine } from '../run/rollout-line.js'
 import type { CreditedGroup } from './assemble.js'
 
 /** Version of the lines of an RL run's `rollouts.jsonl`. */
@@ -148,27 +148,12 @@ function trajectoryRecord(slot: number, { transitions, finalObservation, stopRea
  * Reads one line of `rollouts.jsonl`.
  * @throws InvalidInputError when it is none, or of a newer format.
  */
-export function parseGroupRecord(line: string): GroupRecord {
-  let value: unknown
-  try {
-    value = JSON.parse(line)
-  } catch {
-    throw new InvalidInputError(`expected a line of rollouts.jsonl, got ${JSON.stringify(line.slice(0, 60))}`)
-  }
-  const version = (value as { formatVersion?: unknown } | null)?.formatVersion
-  if (typeof version === 'number' && version > GROUP_RECORD_FORMAT) {
-    throw new InvalidInputError(
-      `this rollout has format version ${version}; this version of selfplay reads up to ${GROUP_RECORD_FORMAT}: update it`,
-      { formatVersion: version },
-    )
-  }
-  const parsed = groupRecordSchema.safeParse(value)
-  if (parsed.success) return parsed.data
-  const { path, message } = parsed.error.issues[0]!
-  throw new InvalidInputError(
-    `expected a line of an RL run's rollouts.jsonl: ${path.map(String).join('.')}: ${message}`,
-  )
-}
+export const parseGroupRecord = (line: string): GroupRecord =>
+  parseRolloutLine(line, {
+    schema: groupRecordSchema,
+    format: GROUP_RECORD_FORMAT,
+    what: "a line of an RL run's rollouts.jsonl",
+  })
 
 /** The group that a line was written from, as `creditBatch` takes it. Parsed messages are not in the file. */
 export function fromGroupRecord(record: GroupRecord): TrajectoryGroup {

@@ -1,21 +1,12 @@
-import { readFile } from 'node:fs/promises'
-import { basename, join } from 'node:path'
+import { join } from 'node:path'
 import type { TrainingClient } from '@selfplay/engine'
 import { z } from 'zod'
-import { ConfigError, RunFolderError } from '../errors.js'
+import { ConfigError } from '../errors.js'
 import { forgetRefusedGradients, holdsRefusedGradients } from '../refused-gradients.js'
 import type { MetricsRow, Tracker } from '../track/tracker.js'
-import {
-  CHECKPOINT_FORMAT,
-  checkpointName,
-  newestCheckpoint,
-  pruneCheckpoints,
-  readTrainerState,
-  saveCheckpoint,
-  setAsideLater,
-  setAsideMessage,
-} from './checkpoint.js'
+import { CHECKPOINT_FORMAT, checkpointName, pruneCheckpoints, readTrainerState, saveCheckpoint } from './checkpoint.js'
 import { settingDifferences } from './differences.js'
+import { checkpointToResume, createdAt, leaveLaterBehind, type RunTarget } from './resume.js'
 import { RunFolder, noLines, type LineLengths } from './run-folder.js'
 
 /** Something that a person should know, in words. `code` is stable. */
@@ -23,15 +14,6 @@ export interface RunNotice {
   readonly code: string
   readonly level: 'info' | 'warning'
   readonly message: string
-}
-
-/** Where a run is written, and how it begins. */
-export interface RunTarget {
-  readonly directory: string
-  /** Go on from the newest complete checkpoint (true), or from this checkpoint folder. Default false: a new run. */
-  readonly resume?: boolean | string
-  /** Write `rollouts.jsonl`. Default true. */
-  readonly rollouts?: boolean
 }
 
 /** What every loop's state has. The rest is the loop's own, as plain data. */
@@ -71,7 +53,6 @@ export class LoopSession<S extends LoopState> {
   private lines: LineLengths = noLines
   private opened = false
   private savedStep = -1
-  private readonly early: RunNotice[] = []
   /** The newest checkpoint of this run. */
   checkpoint: string | null = null
   /** Notices since the last update was given out. */
@@ -86,18 +67,12 @@ export class LoopSession<S extends LoopState> {
   async start(): Promise<{ readonly state: S; readonly resumed: boolean }> {
     const { kind, run, settings, trackers } = this.options
     const { folder } = this
+    const early: RunNotice[] = []
     let state: S | null = null
     if (folder && run) {
-      const found = await folder.holdsRun()
-      if (run.resume) {
-        const directory = await this.findCheckpoint(folder, run.resume, found)
-        if (directory !== null) state = await this.load(directory)
-      } else if (found) {
-        throw new RunFolderError(
-          `${folder.directory} already holds a run: set resume to go on with it, or choose another folder`,
-          { directory: folder.directory },
-        )
-      }
+      const { directory, notices } = await checkpointToResume(folder, run.resume ?? false)
+      early.push(...notices)
+      if (directory !== null) state = await this.load(directory)
     }
     const resumed = state !== null
     if (!resumed) this.refuseLeftovers()
@@ -106,9 +81,7 @@ export class LoopSession<S extends LoopState> {
       await folder.describe(await this.description(folder))
     }
     const at = state?.step ?? 0
-    for (const name of folder && resumed ? await setAsideLater(folder.checkpoints, at) : []) {
-      this.early.push({ code: 'checkpoint_set_aside', level: 'info', message: setAsideMessage(name, at) })
-    }
+    if (folder && resumed) early.push(...(await leaveLaterBehind(folder, at)))
     this.opened = true
     for (const tracker of trackers) tracker.start({ name: folder?.name ?? kind, config: settings, resumedAt: at })
     if (resumed)
@@ -117,7 +90,7 @@ export class LoopSession<S extends LoopState> {
         level: 'info',
         message: `resumed after update ${at} from ${this.checkpoint}`,
       })
-    for (const held of this.early.splice(0)) await this.notice(held)
+    for (const held of early) await this.notice(held)
     return { state: state ?? this.options.initialState(), resumed }
   }
 
@@ -133,26 +106,6 @@ export class LoopSession<S extends LoopState> {
     throw new ConfigError(
       'the client still holds the gradients of a step that was refused: load the model anew, or resume from a checkpoint',
     )
-  }
-
-  private async findCheckpoint(folder: RunFolder, resume: true | string, found: boolean): Promise<string | null> {
-    if (typeof resume === 'string') return resume
-    if (!found) {
-      throw new RunFolderError(`${folder.directory} holds no run to resume: check the path, or start a new run`, {
-        directory: folder.directory,
-      })
-    }
-    const newest = await newestCheckpoint(folder.checkpoints)
-    if (!newest) {
-      const message = `${folder.directory} has no checkpoint yet: the run starts over`
-      this.early.push({ code: 'started_over', level: 'warning', message })
-      return null
-    }
-    for (const { directory, problem } of newest.skipped) {
-      const message = `${basename(directory)} is not complete (${problem}): using ${basename(newest.directory)} instead`
-      this.early.push({ code: 'checkpoint_skipped', level: 'warning', message })
-    }
-    return newest.directory
   }
 
   private async load(directory: string): Promise<S> {
@@ -183,12 +136,7 @@ export class LoopSession<S extends LoopState> {
 
   private async description(folder: RunFolder): Promise<Record<string, unknown>> {
     const { kind, settings, client } = this.options
-    const earlier = await readFile(join(folder.directory, 'config.json'), 'utf8').then(
-      (text) => (JSON.parse(text) as { createdAt?: string }).createdAt,
-      () => undefined,
-    )
-    const createdAt = earlier ?? new Date().toISOString()
-    return { trainer: kind, createdAt, config: settings, model: client.info }
+    return { trainer: kind, createdAt: await createdAt(folder), config: settings, model: client.info }
   }
 
   /** Tells something to the user, the run folder and the next update. */
