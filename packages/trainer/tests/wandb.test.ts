@@ -152,6 +152,24 @@ describe('wandbTracker', () => {
     expect(troubles).toHaveLength(1)
   })
 
+  it.each(['http://user:hunter2@127.0.0.1:9', 'not an address', 'ftp://127.0.0.1', ''])(
+    'refuses the address %j without quoting it, which may hold a password',
+    (address) => {
+      const make = () => wandbTracker({ baseUrl: address })
+      expect(make).toThrow(/WANDB_BASE_URL: expected an http\(s\) address .* without a user name or password/)
+      expect(make).not.toThrow(/hunter2/)
+    },
+  )
+
+  it('says why it cannot be reached', async () => {
+    const messages: string[] = []
+    const onTrouble = (message: string) => messages.push(message)
+    const tracker = wandbTracker({ baseUrl: 'http://127.0.0.1:1', finishSeconds: 0.3, onTrouble })
+    tracker.start({ name: 'run', config: {}, resumedAt: 0 })
+    await tracker.finish('finished')
+    expect(messages[0]).toMatch(/fetch failed \((ECONNREFUSED|bad port)\)/)
+  })
+
   it('says what to do without a key', () => {
     vi.stubEnv('WANDB_API_KEY', '')
     expect(() => wandbTracker()).toThrow(/WANDB_API_KEY is not set/)

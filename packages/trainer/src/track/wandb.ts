@@ -55,7 +55,7 @@ const ABORTED_SECONDS = 2
  * Rows are queued and delivered in batches in the background, with growing pauses while the service does not answer. Nothing
  * that the service does stops, slows or fails a run. A run that is resumed appears as a run of its own in the same group.
  *
- * @throws ConfigError when `WANDB_API_KEY` is not set.
+ * @throws ConfigError when `WANDB_API_KEY` is not set, or the address is none that can be used.
  */
 export function wandbTracker(options: WandbOptions = {}): Tracker {
   const key = process.env['WANDB_API_KEY']
@@ -63,6 +63,26 @@ export function wandbTracker(options: WandbOptions = {}): Tracker {
     throw new ConfigError('W&B is on, but the environment variable WANDB_API_KEY is not set: set it, or leave W&B off')
   }
   return new WandbTracker(key, options)
+}
+
+/** The address without its slashes at the end. It is never quoted: it may hold a password. */
+function checkBaseUrl(address: string): string {
+  const url = URL.canParse(address) ? new URL(address) : undefined
+  if (url && ['http:', 'https:'].includes(url.protocol) && url.username === '' && url.password === '') {
+    return `${url.origin}${url.pathname}`.replace(/\/+$/, '')
+  }
+  throw new ConfigError(
+    'WANDB_BASE_URL: expected an http(s) address such as https://api.wandb.ai, without a user name or password, got ' +
+      'something else; the key belongs in WANDB_API_KEY',
+  )
+}
+
+/** A message with its cause, since fetch says no more than that it failed. */
+function messageOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  const { cause } = error
+  const reason = cause instanceof Error ? ((cause as NodeJS.ErrnoException).code ?? cause.message) : undefined
+  return reason === undefined ? error.message : `${error.message} (${reason})`
 }
 
 class WandbTracker implements Tracker {
@@ -91,8 +111,7 @@ class WandbTracker implements Tracker {
   constructor(key: string, options: WandbOptions) {
     this.key = key
     this.options = options
-    const url = options.baseUrl ?? process.env['WANDB_BASE_URL'] ?? 'https://api.wandb.ai'
-    this.baseUrl = url.replace(/\/+$/, '')
+    this.baseUrl = checkBaseUrl(options.baseUrl ?? (process.env['WANDB_BASE_URL'] || 'https://api.wandb.ai'))
   }
 
   start(run: RunInfo): void {
@@ -200,7 +219,7 @@ class WandbTracker implements Tracker {
       await work()
       this.pause = 0
     } catch (error) {
-      const message = this.clean(error instanceof Error ? error.message : String(error))
+      const message = this.clean(messageOf(error))
       if (error instanceof Refused) {
         this.off = true
         this.queue = []
