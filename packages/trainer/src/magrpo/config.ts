@@ -1,6 +1,8 @@
 import { z } from 'zod'
 import { lossSchema, type Loss } from '@selfplay/engine'
 import { ConfigError } from '../errors.js'
+import { adamwSettings, learningRateSchedule } from '../optimiser-settings.js'
+import { collapseSetting } from '../run/collapse.js'
 import { parseStrict } from '../strict-config.js'
 
 const positiveInt = z.number().int().positive()
@@ -114,21 +116,8 @@ export const magrpoConfigSchema = z.strictObject({
   /** Learning rate. Default 5e-6. */
   agentLearningRate: z.number().positive().default(5e-6),
   /** How the rate goes over the run. Default `constant`. */
-  learningRateSchedule: z.enum(['constant', 'linear', 'cosine']).default('constant'),
-  /** Updates over which the rate rises. Default 0. */
-  warmupSteps: z.number().int().nonnegative().default(0),
-  /** What is left of the rate at the end of a linear or cosine schedule, as a fraction. Default 0. */
-  finalLearningRateFraction: z.number().min(0).max(1).default(0),
-  /** AdamW beta 1. Default 0.9. */
-  adamBeta1: z.number().min(0).lt(1).default(0.9),
-  /** AdamW beta 2. Default 0.95 (the reference: 0.999, which forgets too slowly for short runs). */
-  adamBeta2: z.number().min(0).lt(1).default(0.95),
-  /** AdamW epsilon. Default 1e-8. */
-  adamEpsilon: z.number().positive().default(1e-8),
-  /** Decoupled weight decay. Default 0 (the reference: 0.01 by its optimiser's default). */
-  weightDecay: z.number().nonnegative().default(0),
-  /** Clip of the global gradient norm; null: off. Default 1; the reference does not clip, so that one bad batch can ruin a run. */
-  maxGradNorm: z.number().positive().nullable().default(1),
+  learningRateSchedule: learningRateSchedule.default('constant'),
+  ...adamwSettings,
 
   /** Updates between evaluations; 0: only the first and the last. Default 16. */
   evalInterval: z.number().int().nonnegative().default(16),
@@ -158,14 +147,7 @@ export const magrpoConfigSchema = z.strictObject({
    * Collapse: the mean reward over `window` updates has lost more than `drop` of what it had gained at its peak. `stop` ends
    * the run then. null: off. Default window 20, drop 0.5, no stop.
    */
-  collapse: z
-    .strictObject({
-      window: positiveInt.default(20),
-      drop: z.number().positive().max(1).default(0.5),
-      stop: z.boolean().default(false),
-    })
-    .nullable()
-    .default({ window: 20, drop: 0.5, stop: false }),
+  collapse: collapseSetting,
   /** How long an abort waits for an update whose first weights have already changed. Default 3. */
   abortGraceSeconds: z.number().nonnegative().default(3),
   /** Policies with weights of their own that are sampled or trained at the same time. Default 1: least memory. */

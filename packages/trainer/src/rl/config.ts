@@ -2,6 +2,7 @@ import { lossSchema, type Loss } from '@selfplay/engine'
 import { z } from 'zod'
 import { ConfigError } from '../errors.js'
 import { optimiserSettings, runSettings } from '../optimiser-settings.js'
+import { collapseSetting } from '../run/collapse.js'
 
 const positiveInt = z.number().int().positive()
 const count = z.number().int().nonnegative()
@@ -89,14 +90,7 @@ export const rlSettings = {
    * Collapse: the mean reward over `window` updates has lost more than `drop` of what it had gained at its peak. `stop` ends
    * the run then. null: off. Default window 20, drop 0.5, no stop.
    */
-  collapse: z
-    .strictObject({
-      window: positiveInt.default(20),
-      drop: z.number().positive().max(1).default(0.5),
-      stop: z.boolean().default(false),
-    })
-    .nullable()
-    .default({ window: 20, drop: 0.5, stop: false }),
+  collapse: collapseSetting,
 }
 
 const rlSettingsSchema = z.strictObject(rlSettings)

@@ -1,3 +1,15 @@
+import { z } from 'zod'
+
+/** The setting `collapse` of a trainer: null is off, `stop` ends the run at a collapse. */
+export const collapseSetting = z
+  .strictObject({
+    window: z.number().int().positive().default(20),
+    drop: z.number().positive().max(1).default(0.5),
+    stop: z.boolean().default(false),
+  })
+  .nullable()
+  .default({ window: 20, drop: 0.5, stop: false })
+
 export interface CollapseOptions {
   /** Updates whose mean counts as one value. */
   readonly window: number
