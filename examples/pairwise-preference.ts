@@ -42,6 +42,7 @@ const { values, positionals } = parseArgs({
   options: {
     output: { type: 'string', default: `runs/${runFolderName('pairwise-preference', new Date())}` },
     seed: { type: 'string', default: '0' },
+    names: { type: 'string', default: '1000' },
     comparisons: { type: 'string', default: '2000' },
     epochs: { type: 'string', default: '3' },
     steps: { type: 'string', default: '40' },
@@ -108,14 +109,22 @@ function compareNames(names: ReadonlyMap<string, readonly string[]>, count: numb
   })
 }
 
-const seen = new Map<string, string[]>()
-const heldOut = new Map<string, string[]>()
+const seen = new Map<string, readonly string[]>()
+const heldOut = new Map<string, readonly string[]>()
 for (const [k, topic] of topics.entries()) {
-  const found = await namesBy(start, topic, 1000, deriveSeed(seed, 'names', k))
+  const found = await namesBy(start, topic, Number(values.names), deriveSeed(seed, 'names', k))
   const unique = [...new Set(found)].filter((name) => name !== null)
-  seen.set(topic, unique.slice(0, -200))
-  heldOut.set(topic, unique.slice(-200)) // names that the judge is never trained on
+  const held = Math.floor(unique.length / 5)
+  seen.set(topic, unique.slice(held))
+  heldOut.set(topic, unique.slice(0, held))
 }
+// A name that was also given to something else has been seen.
+const known = new Set([...seen.values()].flat())
+for (const [topic, names] of heldOut)
+  heldOut.set(
+    topic,
+    names.filter((name) => !known.has(name)),
+  )
 const training = compareNames(seen, Number(values.comparisons))
 const test = compareNames(heldOut, 500)
 
