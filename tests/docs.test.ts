@@ -24,6 +24,17 @@ const texts = await Promise.all(
   documents.map(async (document) => ({ document, text: await readFile(join(root, document), 'utf8') })),
 )
 
+/** What the comments behind `console.log` say that it prints: `...` stands for anything, and words may follow `:` or `,`. */
+const printsOf = (code: string): string[] =>
+  [...code.matchAll(/^console\.log\(.*\) \/\/ (.*)$/gm)].map(([, comment]) => comment!)
+
+function says(comment: string, line: string): boolean {
+  const escaped = comment.split('...').map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
+  return (
+    new RegExp(`^${escaped.join('.*')}$`).test(line) || [': ', ', '].some((mark) => comment.startsWith(line + mark))
+  )
+}
+
 /** Every block of TypeScript is a program of its own. */
 const snippets: Snippet[] = texts.flatMap(({ document, text }) =>
   [...text.matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map((match, index) => {
@@ -47,10 +58,16 @@ describe('documentation', () => {
     expect(await run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', work], root)).toBe('')
   })
 
-  it.each(snippets)('$document, line $line, runs', async ({ file }) => {
+  it.each(snippets)('$document, line $line, runs, and prints what it says', async ({ file, code }) => {
     const cwd = await mkdtemp(join(tmpdir(), 'selfplay-docs-'))
     try {
-      await expect(tsx(file, cwd)).resolves.toBeTypeOf('string')
+      const printed = (await tsx(file, cwd)).split('\n').map((line) => line.trim())
+      let from = 0
+      for (const comment of printsOf(code)) {
+        const found = printed.findIndex((line, index) => index >= from && line !== '' && says(comment, line))
+        expect(found, `${comment} is not in:\n${printed.join('\n')}`).toBeGreaterThanOrEqual(0)
+        from = found + 1
+      }
     } finally {
       await rm(cwd, { recursive: true, force: true })
     }
