@@ -28,19 +28,58 @@ export interface DatumLimits {
   readonly contextLength?: number
 }
 
+/** The array that each field must be. A record, so that the compiler keeps it whole. */
+const ARRAYS: Record<Exclude<keyof Datum, 'temperature'>, typeof Int32Array | typeof Float32Array> = {
+  tokens: Int32Array,
+  targets: Int32Array,
+  weights: Float32Array,
+  advantages: Float32Array,
+  samplerLogprobs: Float32Array,
+}
+
 const PER_POSITION = ['targets', 'weights', 'advantages', 'samplerLogprobs'] as const
 
 /**
- * Refuses data that cannot be trained on: unequal lengths, ids outside the vocabulary, non-finite numbers.
+ * Refuses data that cannot be trained on: unknown fields, other kinds of arrays, unequal lengths, ids outside the vocabulary,
+ * non-finite numbers.
  *
  * @throws InvalidInputError naming the datum, the field, what was expected and what came.
  */
 export function checkDatums(data: readonly Datum[], limits: DatumLimits = {}): void {
+  if (!Array.isArray(data)) throw new InvalidInputError(`expected a list of datums, got ${typeof data}`)
   if (data.length === 0) throw new InvalidInputError('expected at least one datum, got an empty list')
   data.forEach((datum, index) => checkDatum(datum, index, limits))
 }
 
+function checkFields(datum: Datum, index: number): void {
+  if (typeof datum !== 'object' || datum === null) {
+    throw new InvalidInputError(`datum ${index}: expected {tokens, targets, ...}, got ${String(datum)}`, {
+      datum: index,
+    })
+  }
+  for (const field of Object.keys(datum)) {
+    if (field === 'temperature' || Object.hasOwn(ARRAYS, field)) continue
+    const known = [...Object.keys(ARRAYS), 'temperature'].join(', ')
+    throw new InvalidInputError(`datum ${index} has no field "${field}"; it has ${known}`, { datum: index, field })
+  }
+  for (const [field, kind] of Object.entries(ARRAYS)) {
+    const value: unknown = datum[field as keyof Datum]
+    if (value instanceof kind || (value === undefined && field !== 'tokens' && field !== 'targets')) continue
+    const got =
+      value === undefined
+        ? 'nothing'
+        : Array.isArray(value)
+          ? 'a list'
+          : ((value as object | null)?.constructor.name ?? 'null')
+    throw new InvalidInputError(`datum ${index}: ${field}: expected a ${kind.name}, one value per token, got ${got}`, {
+      datum: index,
+      field,
+    })
+  }
+}
+
 function checkDatum(datum: Datum, index: number, limits: DatumLimits): void {
+  checkFields(datum, index)
   const T = datum.tokens.length
   if (T === 0) throw new InvalidInputError(`datum ${index} is empty: expected at least one position`, { datum: index })
   if (limits.contextLength !== undefined && T > limits.contextLength) {

@@ -1,4 +1,5 @@
 /** The contract between training loops and training cores. */
+export * from './check-options.js'
 export * from './critic.js'
 export * from './datum.js'
 export * from './errors.js'

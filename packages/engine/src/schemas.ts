@@ -12,8 +12,12 @@ const normalise = normalisationSchema.optional()
 export const lossSchema = z.discriminatedUnion('name', [
   z.strictObject({ name: z.literal('cross_entropy'), normalise }),
   z.strictObject({ name: z.literal('importance_sampling'), normalise }),
-  z.strictObject({ name: z.literal('ppo'), low: z.number().optional(), high: z.number().optional(), normalise }),
-  z.strictObject({ name: z.literal('cispo'), low: z.number().optional(), high: z.number().optional(), normalise }),
+  z
+    .strictObject({ name: z.literal('ppo'), low: z.number().optional(), high: z.number().optional(), normalise })
+    .refine(({ low = 0.8, high = 1.2 }) => low <= high, { error: 'low must not be above high', path: ['low'] }),
+  z
+    .strictObject({ name: z.literal('cispo'), low: z.number().optional(), high: z.number().optional(), normalise })
+    .refine(({ low = 0, high = 4 }) => low <= high, { error: 'low must not be above high', path: ['low'] }),
   z.strictObject({ name: z.literal('dro'), beta: z.number().nonnegative().optional(), normalise }),
   z.strictObject({ name: z.literal('gspo'), clip: z.number().positive().optional(), normalise }),
 ])
@@ -26,6 +30,12 @@ export const optimStepSchema = z.strictObject({
   epsilon: z.number().positive().optional(),
   weightDecay: z.number().nonnegative().optional(),
   maxGradNorm: z.number().positive().nullable().optional(),
+})
+
+/** Schema of {@link ExportOptions}. */
+export const exportSchema = z.strictObject({
+  dtype: z.enum(['float32', 'float16']).optional(),
+  format: z.enum(['adapter', 'merged']).optional(),
 })
 
 /** Schema of a sample request's plain options (all but the prompt). */

@@ -221,6 +221,10 @@ function refusals(make: Make) {
       [{ tokens, targets: Int32Array.of(1, vocabSize) }],
       [{ tokens: new Int32Array(0), targets: new Int32Array(0) }],
       [{ tokens, targets: tokens, temperature: 0 }],
+      [{ tokens }, { tokens: [1, 2], targets: [1, 2] }] as unknown as Datum[],
+      [{ tokens, targets: tokens, weights: Float64Array.of(1, 1) }] as unknown as Datum[],
+      [{ tokens, targets: tokens, weight: Float32Array.of(1, 1) }] as unknown as Datum[],
+      { tokens, targets: tokens } as unknown as Datum[],
     ]
     for (const data of bad) {
       await expect(client.forwardBackward(data, { name: 'cross_entropy' })).rejects.toThrow(InvalidInputError)
@@ -229,6 +233,37 @@ function refusals(make: Make) {
       InvalidInputError,
     )
   })
+
+  it('refuses losses that there are not, and options that they do not have', async () => {
+    const client = await make()
+    const data = exampleData(client.info.vocabSize)
+    const bad: unknown[] = [
+      undefined,
+      { name: 'pppo' },
+      { name: 'ppo', hi: 3 },
+      { name: 'ppo', low: Number.NaN },
+      { name: 'ppo', low: 2 },
+      { name: 'dro', beta: -1 },
+      { name: 'cross_entropy', normalise: 'mean' },
+      { name: 'cross_entropy', normalise: { fixed: 0 } },
+      { name: 'custom' },
+      { name: 'custom', compute: () => undefined },
+      { name: 'custom', compute: async () => ({ loss: 0, gradient: [] }) },
+    ]
+    for (const loss of bad) {
+      await expect(client.forwardBackward(data, loss as Loss)).rejects.toThrow(InvalidInputError)
+      await expect(client.forward(data, loss as Loss)).rejects.toThrow(InvalidInputError)
+    }
+    expect((await client.optimStep(STEP)).skipped).toBe(true)
+  })
+
+  it.each([{ dtype: 'bfloat16' }, { dtyp: 'float16' }, { format: 'merge' }])(
+    'refuses the export %j',
+    async (options) => {
+      const directory = join(tmpdir(), 'selfplay-conformance-none')
+      await expect((await make()).exportModel(directory, options as object)).rejects.toThrow(InvalidInputError)
+    },
+  )
 
   it('names the datum whose loss is not finite and keeps the gradients', async () => {
     const [hit, plain] = await Promise.all([make(), make()])

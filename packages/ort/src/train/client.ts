@@ -1,9 +1,11 @@
 import {
   CheckpointError,
+  checkCustomResult,
   checkDatums,
+  checkExport,
+  checkLoss,
   DisposedError,
   InvalidInputError,
-  NonFiniteError,
   optimStepSchema,
   type CallOptions,
   type Datum,
@@ -84,7 +86,7 @@ export class OrtTrainingClient implements TrainingClient {
       const graphLoss: GraphLoss = loss.name === 'custom' ? { name: 'cross_entropy' } : loss
       const pass = await this.#run(data, graphLoss, false, options)
       if (loss.name !== 'custom') return resultOf(pass)
-      const custom = checkCustom(loss.compute(pass.logprobs), data)
+      const custom = checkCustomResult(loss.compute(pass.logprobs), data)
       return { loss: custom.loss, logprobs: pass.logprobs, metrics: { ...pass.metrics, ...custom.metrics } }
     })
   }
@@ -106,7 +108,7 @@ export class OrtTrainingClient implements TrainingClient {
     options: CallOptions,
   ): Promise<ForwardResult> {
     const forward = await this.#run(data, { name: 'cross_entropy' }, false, options)
-    const custom = checkCustom(compute(forward.logprobs), data)
+    const custom = checkCustomResult(compute(forward.logprobs), data)
     const weighted = data.map((datum, d) => ({
       tokens: datum.tokens,
       targets: datum.targets,
@@ -201,6 +203,7 @@ export class OrtTrainingClient implements TrainingClient {
 
   exportModel(directory: string, options: CallOptions & ExportOptions = {}): Promise<void> {
     return this.inTurn(options, async () => {
+      checkExport(options)
       if (options.format === 'adapter') {
         await exportAdapter(directory, this.core, this.parameters, this.options.source, {
           ...options,
@@ -248,6 +251,7 @@ export class OrtTrainingClient implements TrainingClient {
 
   #check(data: readonly Datum[], loss: Loss): void {
     const { vocabSize } = this.core.config
+    checkLoss(loss)
     checkDatums(data, { vocabSize, contextLength: this.core.contextLength })
     checkLossInputs(data, loss)
   }
@@ -338,31 +342,6 @@ function describe(
     parameters: { total: (training === 'full' ? base : base + trained) + ofHeads, trained: trained + ofHeads },
     training: training === 'full' ? 'full' : { loraRank: training.rank },
   }
-}
-
-type CustomResult = ReturnType<Extract<Loss, { name: 'custom' }>['compute']>
-
-/** @throws InvalidInputError for wrong shapes, NonFiniteError for NaN or infinity. */
-function checkCustom(result: CustomResult, data: readonly Datum[]): CustomResult {
-  const { loss, gradient } = result
-  data.forEach(({ tokens, weights }, datum) => {
-    const row = gradient[datum]
-    if (row?.length !== tokens.length) {
-      throw new InvalidInputError(
-        `the custom loss must return one gradient per log-prob: expected ${tokens.length} for datum ${datum}, got ${row?.length ?? 'none'}`,
-        { datum, expected: tokens.length, got: row?.length },
-      )
-    }
-    const at = row.findIndex((slope, t) => !Number.isFinite(slope) && weights?.[t] !== 0)
-    if (at >= 0)
-      throw new NonFiniteError(`the custom loss has gradient ${row[at]} at datum ${datum}, position ${at}`, {
-        datum,
-        position: at,
-      })
-  })
-  if (!Number.isFinite(loss))
-    throw new NonFiniteError(`the custom loss is ${loss}: weights are unchanged`, { got: loss })
-  return result
 }
 
 function describeIssue({ path, message }: { readonly path: readonly PropertyKey[]; readonly message: string }): string {

@@ -7,9 +7,13 @@ import {
   InvalidInputError,
   NonFiniteError,
   StaleSamplerError,
+  checkCustomResult,
   checkDatums,
+  checkExport,
+  checkLoss,
   type CallOptions,
   type Datum,
+  type ExportOptions,
   type ForwardResult,
   type Loss,
   type ModelInfo,
@@ -118,6 +122,7 @@ export class ToyClient implements TrainingClient {
 
   private async evaluate(data: readonly Datum[], loss: Loss, { signal }: CallOptions) {
     this.check()
+    checkLoss(loss)
     checkDatums(data, { vocabSize: this.vocabSize, contextLength: this.info.contextLength })
     if (
       loss.name !== 'cross_entropy' &&
@@ -142,7 +147,7 @@ export class ToyClient implements TrainingClient {
     )
     const logprobs = data.map((datum, d) => Float32Array.from(datum.targets, (id, t) => rows[d]![t]?.[id] ?? 0))
     const { loss: value, gradient: byLogprob } =
-      loss.name === 'custom' ? loss.compute(logprobs) : referenceLoss(loss, data, logprobs)
+      loss.name === 'custom' ? checkCustomResult(loss.compute(logprobs), data) : referenceLoss(loss, data, logprobs)
     data.forEach((_, d) => {
       const bad = byLogprob[d]!.findIndex((x, t) => rows[d]![t] !== undefined && !Number.isFinite(x))
       if (bad >= 0) throw new NonFiniteError(`datum ${d}: the loss is not finite`, { datum: d, position: bad })
@@ -233,8 +238,9 @@ export class ToyClient implements TrainingClient {
     this.gradient = undefined
   }
 
-  async exportModel(directory: string): Promise<void> {
+  async exportModel(directory: string, options: CallOptions & ExportOptions = {}): Promise<void> {
     this.check()
+    checkExport(options)
     await mkdir(directory, { recursive: true })
     await writeFile(join(directory, 'model.json'), JSON.stringify([...this.weights]), 'utf8')
   }
