@@ -4,12 +4,14 @@ import { CheckpointError, InvalidInputError, type ActorCriticClient, type Critic
 import { openSafetensors, readTensor, type ParameterSpec } from './checkpoint/index.js'
 import {
   clientOptions,
+  OPTION_NAMES,
   openCore,
   startParameters,
   type LoadAgentsOptions,
   type LoadOptions,
   type TokenDecoder,
 } from './load.js'
+import { checkKeys } from './runtime/nearest.js'
 import type { ModelCore } from './train/model-core.js'
 import type { Parameter } from './train/parameters.js'
 import { OrtValueClient, VALUE_HEAD_FILE, VALUE_HEAD_FORMAT } from './train/value-client.js'
@@ -39,15 +41,17 @@ export async function loadCritic<T extends TokenDecoder>(
   source: string,
   options: LoadCriticOptions<T> = {},
 ): Promise<Critic<T>> {
+  checkKeys('loadCritic', options, [...OPTION_NAMES.one, 'valueHead'])
   return (await loadValueClients(source, 1, options))[0]!
 }
 
 /** Several critics that start from one model; with adapters (`training: { rank }`) they share its frozen weights. */
-export function loadCritics<T extends TokenDecoder>(
+export async function loadCritics<T extends TokenDecoder>(
   source: string,
   count: number,
   options: LoadCriticOptions<T> = {},
 ): Promise<Critic<T>[]> {
+  checkKeys('loadCritics', options, [...OPTION_NAMES.one, 'valueHead'])
   return loadValueClients(source, count, options)
 }
 
@@ -57,6 +61,7 @@ export async function loadActorCritics<T extends TokenDecoder>(
   count: number,
   options: LoadActorCriticsOptions<T> = {},
 ): Promise<(ActorCriticClient & { readonly tokenizer: T | undefined })[]> {
+  checkKeys('loadActorCritics', options, [...OPTION_NAMES.agents, 'valueHead'])
   const { mode = 'separate', lora, ...rest } = options
   if (!['separate', 'adapters', 'shared'].includes(mode)) {
     throw new InvalidInputError(`mode must be separate, adapters or shared, got ${String(mode)}`, { got: mode })

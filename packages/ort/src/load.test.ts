@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { InvalidInputError, SelfplayError } from '@selfplay/engine'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openAdapterFolder, openModelFolder } from './checkpoint/index.js'
+import { loadCritic } from './load-critic.js'
 import { loadAgents, loadTrainingClient } from './load.js'
 
 const fixture = (name: string) => fileURLToPath(new URL(`../../../fixtures/models/${name}`, import.meta.url))
@@ -68,6 +69,36 @@ describe('a model that cannot be loaded', () => {
       'an unknown target',
       () => loadTrainingClient(fixture('qwen2'), { ...OPTIONS, training: { targets: ['query'] } }),
       /q_proj.*got query/,
+    ],
+    [
+      'an option that there is not',
+      () => loadTrainingClient(fixture('qwen2'), { ...OPTIONS, contextlength: 9 } as object),
+      /unknown option "contextlength" \(did you mean "contextLength"\?\)/,
+    ],
+    [
+      'one of agents',
+      () => loadAgents(fixture('qwen2'), 2, { ...OPTIONS, theads: 1 } as object),
+      /unknown option "theads" \(did you mean "threads"\?\)/,
+    ],
+    [
+      'one of critics',
+      () => loadCritic(fixture('qwen2'), { ...OPTIONS, valuehead: {} } as object),
+      /unknown option "valuehead" \(did you mean "valueHead"\?\)/,
+    ],
+    [
+      'one of an adapter',
+      () => loadAgents(fixture('qwen2'), 2, { ...OPTIONS, mode: 'adapters', lora: { rnk: 4 } as object }),
+      /lora: unknown option "rnk" \(did you mean "rank"\?\)/,
+    ],
+    [
+      'another training',
+      () => loadTrainingClient(fixture('qwen2'), { ...OPTIONS, training: 'lora' as 'full' }),
+      /training: expected "full", or the options of an adapter/,
+    ],
+    [
+      'no memory for activations',
+      () => loadTrainingClient(fixture('qwen2'), { ...OPTIONS, activationBytes: Number.NaN }),
+      /activationBytes: expected at least 65536, got NaN/,
     ],
     ['a context beyond the model', () => loadTrainingClient(fixture('qwen2'), { contextLength: 1e6 }), /from 2 to 256/],
   ])('refuses %s', async (_, load, message) => {

@@ -4,6 +4,7 @@ import { resolveModel } from './hub/index.js'
 import { readModelConfig, type ModelConfig } from './models/config.js'
 import { checkWeights, modelWeights } from './models/weights.js'
 import { createRuntime } from './runtime/index.js'
+import { checkKeys } from './runtime/nearest.js'
 import type { Runtime } from './runtime/types.js'
 import { OrtTrainingClient, type ClientOptions } from './train/client.js'
 import { checkLora, initialLora, loraWeights, type LoraOptions } from './train/lora.js'
@@ -57,6 +58,29 @@ export interface LoadAgentsOptions<T extends TokenDecoder = TokenDecoder> extend
 /** A training client that knows its tokenizer. */
 export type LoadedClient<T extends TokenDecoder = TokenDecoder> = TrainingClient & { readonly tokenizer: T | undefined }
 
+/** Records, so that the compiler keeps them whole. */
+const LOAD_KEYS: Record<keyof LoadOptions, true> = {
+  signal: true,
+  revision: true,
+  training: true,
+  adapter: true,
+  seed: true,
+  threads: true,
+  contextLength: true,
+  activationBytes: true,
+  slots: true,
+  tokenizer: true,
+  runtime: true,
+}
+const { training: _training, ...COMMON_KEYS } = LOAD_KEYS
+const AGENT_KEYS: Record<keyof LoadAgentsOptions, true> = { ...COMMON_KEYS, mode: true, lora: true }
+
+/** @internal Names of the options of each way to load. */
+export const OPTION_NAMES = { one: Object.keys(LOAD_KEYS), agents: Object.keys(AGENT_KEYS) } as const
+
+/** Too little for the activations of even one token of a model. */
+const MIN_ACTIVATION_BYTES = 2 ** 16
+
 const DEFAULT_ACTIVATION_BYTES = 1.5 * 2 ** 30
 const MAX_DEFAULT_CONTEXT = 8192
 
@@ -70,6 +94,7 @@ export async function loadTrainingClient<T extends TokenDecoder>(
   source: string,
   options: LoadOptions<T> = {},
 ): Promise<LoadedClient<T>> {
+  checkKeys('loadTrainingClient', options, OPTION_NAMES.one)
   const { core, adapter } = await openCore(source, options)
   return newClient(core, source, options, adapter)
 }
@@ -83,6 +108,7 @@ export async function loadAgents<T extends TokenDecoder>(
   count: number,
   options: LoadAgentsOptions<T> = {},
 ): Promise<LoadedClient<T>[]> {
+  checkKeys('loadAgents', options, OPTION_NAMES.agents)
   const { mode = 'separate', lora, ...rest } = options
   if (!Number.isSafeInteger(count) || count < 1) {
     throw new InvalidInputError(`loadAgents needs a whole number of agents >= 1, got ${count}`, { got: count })
@@ -116,6 +142,8 @@ export async function openCore(
   options: LoadOptions,
 ): Promise<{ core: ModelCore; adapter?: StartAdapter }> {
   const { signal, revision } = options
+  checkActivationBytes(options.activationBytes)
+  if (options.training !== undefined) trainingOf(options)
   const path = await resolveModel(source, { ...(signal && { signal }), ...(revision !== undefined && { revision }) })
   const folder = await openModelFolder(path, signal ? { signal } : {})
   const config = readModelConfig(folder.config, folder.generationConfig)
@@ -133,7 +161,22 @@ export async function openCore(
 }
 
 function trainingOf({ training = 'full' }: LoadOptions): 'full' | LoraOptions {
-  return training === 'full' ? 'full' : checkLora(training)
+  if (training === 'full') return training
+  if (typeof training === 'object' && training !== null && !Array.isArray(training)) return checkLora(training)
+  const got = JSON.stringify(training)
+  throw new InvalidInputError(
+    `training: expected "full", or the options of an adapter such as {rank: 16}, got ${got}`,
+    {
+      got: training,
+    },
+  )
+}
+
+function checkActivationBytes(bytes: number | undefined): void {
+  if (bytes === undefined || (Number.isFinite(bytes) && bytes >= MIN_ACTIVATION_BYTES)) return
+  throw new InvalidInputError(`activationBytes: expected at least ${MIN_ACTIVATION_BYTES}, got ${bytes}`, {
+    got: bytes,
+  })
 }
 
 function contextOf(config: ModelConfig, asked: number | undefined): number {

@@ -1,5 +1,6 @@
 import { InvalidInputError } from '@selfplay/engine'
 import type { ModelConfig } from '../models/config.js'
+import { checkKeys } from '../runtime/nearest.js'
 import { LINEAR_NAMES, linearLayers } from '../models/weights.js'
 import { derivedSeed, TokenStream } from '../sample/random.js'
 
@@ -18,6 +19,7 @@ export const LORA_DEFAULTS: LoraOptions = { rank: 16, alpha: 32, targets: LINEAR
 
 /** @throws InvalidInputError naming the option, what was expected and what came. */
 export function checkLora(options: Partial<LoraOptions>): LoraOptions {
+  checkKeys('lora', options, Object.keys(LORA_DEFAULTS))
   const lora = { ...LORA_DEFAULTS, ...options }
   if (!Number.isSafeInteger(lora.rank) || lora.rank < 1) {
     throw new InvalidInputError(`lora.rank must be a whole number >= 1, got ${lora.rank}`, { got: lora.rank })

@@ -36,11 +36,12 @@ export function maxBatchTokens(
 
 /**
  * Into how many pieces of the vocabulary the head is cut for n trained positions: a power of two, so that a few graphs
- * serve micro-batches of all sizes.
+ * serve micro-batches of all sizes; no piece is empty.
  */
 export function headChunkCount(config: ModelConfig, n: number, activationBytes: number): number {
   const block = (HEAD_SHARE * activationBytes) / HEAD_BLOCKS
-  return 2 ** Math.ceil(Math.log2(headChunksFor(config, n, block)))
+  const wanted = Math.ceil(Math.log2(headChunksFor(config, n, block)))
+  return 2 ** Math.min(wanted, Math.floor(Math.log2(config.vocabSize)))
 }
 
 /** Whether sessions keep the memory of a run for the next one. */
