@@ -7,7 +7,7 @@ import { UsageError } from '../command/failure.js'
 import { builtIn, builtInNames, type Setting } from './built-ins.js'
 
 /** A module that should make a MessageEnv does not. */
-export class PlayModuleError extends SelfplayError {
+class PlayModuleError extends SelfplayError {
   constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
     super('play_module', message, details, options)
   }
