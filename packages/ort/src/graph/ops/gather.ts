@@ -1,6 +1,6 @@
 import { sameDim, sameShape } from '../dims.js'
 import { anything, indices, numbers } from '../dtypes.js'
-import { int, type Op, string } from '../ir.js'
+import { int, type Op, type Site, string } from '../ir.js'
 import { checkAxis } from './inference.js'
 
 export interface GatherParams {
@@ -36,6 +36,17 @@ const gatherOp: Op<GatherParams> = {
 const fitsWithin = (inner: string | number, outer: string | number): boolean =>
   sameDim(inner, outer) || (typeof inner === 'number' && (typeof outer === 'string' ? inner === 1 : inner <= outer))
 
+/** Data and the indices into one of its axes. */
+function alongAxis(site: Site<{ readonly axis: number }>) {
+  const data = site.input(0)
+  const at = site.input(1)
+  const { axis } = site.params
+  checkAxis(site, axis, data.shape.length)
+  const fits = at.shape.every((dim, i) => i === axis || fitsWithin(dim, data.shape[i]!))
+  if (at.shape.length !== data.shape.length || !fits) site.fail('the indices must fit the data in all but the axis')
+  return { data, at }
+}
+
 const gatherElements: Op<GatherParams> = {
   domain: '',
   since: 13,
@@ -43,12 +54,7 @@ const gatherElements: Op<GatherParams> = {
   outputTypes: ['T'],
   types: { T: anything, Tind: indices },
   infer: (site) => {
-    const data = site.input(0)
-    const at = site.input(1)
-    const { axis } = site.params
-    checkAxis(site, axis, data.shape.length)
-    const fits = at.shape.every((dim, i) => i === axis || fitsWithin(dim, data.shape[i]!))
-    if (at.shape.length !== data.shape.length || !fits) site.fail('the indices must fit the data in all but the axis')
+    const { data, at } = alongAxis(site)
     return [{ dtype: data.dtype, shape: at.shape }]
   },
   lower: (inputs, { axis }) => ({ inputs, attributes: { axis: int(axis) } }),
@@ -81,12 +87,7 @@ const scatterElements: Op<ScatterParams> = {
   outputTypes: ['T'],
   types: { T: numbers, Tind: indices },
   infer: (site) => {
-    const data = site.input(0)
-    const at = site.input(1)
-    const { axis } = site.params
-    checkAxis(site, axis, data.shape.length)
-    const fits = at.shape.every((dim, i) => i === axis || fitsWithin(dim, data.shape[i]!))
-    if (at.shape.length !== data.shape.length || !fits) site.fail('the indices must fit the data in all but the axis')
+    const { data, at } = alongAxis(site)
     if (!sameShape(at.shape, site.input(2).shape)) site.fail('indices and updates must have one shape')
     return [{ dtype: data.dtype, shape: data.shape }]
   },
