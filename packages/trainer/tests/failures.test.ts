@@ -212,6 +212,37 @@ describe('bad input', () => {
     )
   })
 
+  it.each<[string, object, RegExp]>([
+    ['run', { run: { directory: 'x', resum: true } }, /run has no option "resum": did you mean "resume"/],
+    ['run', { run: '' }, /run.directory/],
+    ['trackers', { trackers: [{ start: () => {}, log: () => {} }] }, /trackers\[0\].*function "finish"/],
+    ['agents', { agents: [{}] }, /agents\[0\]: expected a client of loadAgents/],
+    ['agents', { agents: 'two' }, /agents: expected a list of clients, got string/],
+    ['dataset', { trainDataset: 'abc' }, /trainDataset: expected a list of rows or an async iterable, got string/],
+  ])('check 57: refuses %s %j when the trainer is made', (_, options, message) => {
+    expect(() => toyTrainer(options)).toThrow(message)
+    expect(() => toyTrainer(options)).toThrow(SelfplayError)
+  })
+
+  it('check 57: refuses arguments that an evaluation does not have', async () => {
+    const { trainer } = toyTrainer()
+    await expect(trainer.evaluate({ rows: rows(1), generation: 3 } as object)).rejects.toThrow(
+      /evaluate has no option "generation": did you mean "generations"/,
+    )
+    await expect(trainer.evaluate({ rows: rows(1), generations: 0 })).rejects.toThrow(/evaluate.generations/)
+  })
+
+  it('names the sample whose advantage is too large for float32', async () => {
+    const failure = await trainFailure({
+      rewardFunc: ({ completions }) => completions[0]!.map((_, k) => (k === 0 ? 1e39 : 0)),
+      config: { advantageNormalization: false },
+    })
+    expect(failure).toBeInstanceOf(InvalidInputError)
+    expect(String(failure)).toMatch(
+      /update 1, agent 0, row 0, turn 1, completion 0: datum 0: advantages.*weights are unchanged/,
+    )
+  })
+
   it.each([
     [{ numGenerations: 0 }, /numGenerations/],
     [{ numGenerations: 1 }, /group of one/],

@@ -178,6 +178,14 @@ describe('watchForCollapse', () => {
     expect(run([1, 1, 0, 0])).toEqual([]) // nothing was gained, nothing is lost
     expect(run([-5, -5, -1, -1, -4, -4])).toEqual([6])
   })
+
+  it('takes noise around one level for what it is', () => {
+    for (let seed = 0; seed < 20; seed++) {
+      const random = new Random(seed)
+      const zeroSum = Array.from({ length: 300 }, () => random.float() - 0.5)
+      expect(run(zeroSum, { window: 20, drop: 0.5 }), `seed ${seed}`).toEqual([])
+    }
+  })
 })
 
 describe('names and files', () => {

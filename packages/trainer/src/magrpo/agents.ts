@@ -101,6 +101,7 @@ export function seatAgents(
   config: ResolvedConfig,
   tokenizer?: TextCodec | readonly TextCodec[],
 ): Table {
+  checkAgents(agents)
   if (agents.length === 0) throw new ConfigError('agents: expected at least one, got none')
   if (isList(tokenizer) && tokenizer.length !== agents.length) {
     throw new ConfigError(`tokenizer: expected one, or one per agent (${agents.length}), got ${tokenizer.length}`, {
@@ -136,6 +137,18 @@ export function seatAgents(
   if (!policies.some((policy) => policy.trained))
     throw new ConfigError('agents: expected at least one to train, got none')
   return { seats, policies }
+}
+
+function checkAgents(agents: unknown): void {
+  if (!Array.isArray(agents)) throw new ConfigError(`agents: expected a list of clients, got ${typeof agents}`)
+  agents.forEach((agent: object | null | undefined, index) => {
+    const known = agent && ('kind' in agent || ('info' in agent && 'forwardBackward' in agent))
+    if (known) return
+    throw new ConfigError(
+      `agents[${index}]: expected a client of loadAgents, frozenAgent(...) or scriptedAgent(...), got something else`,
+      { agent: index },
+    )
+  })
 }
 
 const isList = (value: TextCodec | readonly TextCodec[] | undefined): value is readonly TextCodec[] =>

@@ -59,6 +59,9 @@ export function checkTask<Row extends PromptRow>(options: MAGRPOTrainerOptions<R
       })
     }
   }
+  if (!isDataset(trainDataset)) {
+    throw new DatasetError(`trainDataset: expected a list of rows or an async iterable, got ${typeof trainDataset}`)
+  }
   if (Array.isArray(trainDataset) && trainDataset.length === 0) {
     throw new DatasetError('trainDataset has no rows: expected at least one')
   }
@@ -74,6 +77,9 @@ export function checkTask<Row extends PromptRow>(options: MAGRPOTrainerOptions<R
     throw new ConfigError('config.order "shuffled" needs an array: an async data set has no known length. Use "fixed"')
   }
 }
+
+const isDataset = (value: unknown): boolean =>
+  Array.isArray(value) || (typeof value === 'object' && value !== null && Symbol.asyncIterator in value)
 
 /** Refuses a row without a prompt. */
 export function checkRow(row: PromptRow, index: number): void {

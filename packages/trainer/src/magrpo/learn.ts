@@ -1,4 +1,10 @@
-import { NonFiniteError, type Loss, type OptimStepOptions, type TrainingClient } from '@selfplay/engine'
+import {
+  InvalidInputError,
+  NonFiniteError,
+  type Loss,
+  type OptimStepOptions,
+  type TrainingClient,
+} from '@selfplay/engine'
 import { SamplerGapError } from '../errors.js'
 import { holdRefusedGradients } from '../refused-gradients.js'
 import type { Sample } from './datums.js'
@@ -56,7 +62,7 @@ export async function learn(
       { signal },
     )
     .catch((error: unknown) => {
-      throw error instanceof NonFiniteError ? nameSample(error, samples, step) : error
+      throw nameSample(error, samples, step)
     })
   const agents = compare(samples, result.logprobs, client.step)
   if (maxSamplerGap !== null) checkGap(client, agents, maxSamplerGap, step)
@@ -80,12 +86,15 @@ export async function learn(
   return { loss: result.loss, gradNorm, entropy: result.metrics['entropy'], tokens, agents }
 }
 
-function nameSample(error: NonFiniteError, samples: readonly Sample[], step: number): NonFiniteError {
+/** The error with the place of the datum that it is about; any other as it is. */
+function nameSample(error: unknown, samples: readonly Sample[], step: number): unknown {
+  if (!(error instanceof NonFiniteError || error instanceof InvalidInputError)) return error
   const index = error.details['datum']
   const sample = typeof index === 'number' ? samples[index] : undefined
   if (!sample) return error
   const { agent, rowIndex, turn, path, completion } = sample
-  return new NonFiniteError(
+  const Named = error instanceof NonFiniteError ? NonFiniteError : InvalidInputError
+  return new Named(
     `update ${step + 1}, agent ${agent}, row ${rowIndex}, turn ${turn}, completion ${completion}: ${error.message}; ` +
       'the weights are unchanged',
     { ...error.details, step: step + 1, agent, row: rowIndex, turn, path: [...path], sample: completion },

@@ -11,6 +11,7 @@ import {
 } from '../run/checkpoint.js'
 import { forgetRefusedGradients, holdsRefusedGradients } from '../refused-gradients.js'
 import { checkpointToResume, createdAt, leaveLaterBehind, type RunTarget } from '../run/resume.js'
+import { checkOutside } from '../run/check-outside.js'
 import { RunFolder, noLines, type LineLengths } from '../run/run-folder.js'
 import type { MetricsRow, Tracker } from '../track/tracker.js'
 import type { Policy, Table } from './agents.js'
@@ -50,6 +51,7 @@ export class Session {
   pending: Notice[] = []
 
   constructor(options: SessionOptions) {
+    checkOutside(options.run, options.trackers)
     this.options = options
     this.folder = options.run ? new RunFolder(options.run.directory) : null
   }

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { collapseStateSchema } from '../run/collapse.js'
 import { CHECKPOINT_FORMAT } from '../run/checkpoint.js'
 import { noCollapse } from '../run/collapse.js'
 import { settingDifferences } from '../run/differences.js'
@@ -44,12 +45,7 @@ export const trainerStateSchema = z.strictObject({
   /** Nodes waiting for their training, [policy]. */
   buffers: z.array(z.array(savedNode)),
   failures: z.strictObject({ succeeded: count, consecutive: count, total: count, first: z.string().nullable() }),
-  collapse: z.strictObject({
-    recent: z.array(z.number()),
-    start: z.number().nullable(),
-    peak: z.strictObject({ value: z.number(), step: count }).nullable(),
-    collapsed: z.boolean(),
-  }),
+  collapse: collapseStateSchema,
   /** The checkpoint with the highest mean reward. */
   best: z.strictObject({ step: count, value: z.number() }).nullable(),
   /** What was seen of the turns, for notices. */

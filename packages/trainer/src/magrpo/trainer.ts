@@ -18,6 +18,7 @@ import { Session } from './session.js'
 import type { TrainerState } from './state.js'
 import type { PromptRow, Task, TextCodec } from './types.js'
 import { runUpdate } from './update.js'
+import { checkEvaluateArgs } from './check-evaluate.js'
 import { checkRow, checkTask } from './check-task.js'
 
 export interface MAGRPOTrainerOptions<Row extends PromptRow> extends Task<Row> {
@@ -327,6 +328,7 @@ export class MAGRPOTrainer<Row extends PromptRow> {
    * @throws ConfigError when there are no rows to answer.
    */
   async evaluate(args: EvaluateArgs<Row> = {}): Promise<Evaluation> {
+    checkEvaluateArgs(args)
     if (this.running) throw new ConfigError('evaluate: wait until the training loop has ended, or set evalInterval')
     const own = followSignal(args.signal ?? never)
     try {

@@ -5,6 +5,7 @@ import { followSignal } from '../deadline.js'
 import { ConfigError } from '../errors.js'
 import { Grace } from '../grace.js'
 import { Samplers, seatAgents, type Table } from '../magrpo/agents.js'
+import { checkEvaluateArgs } from '../magrpo/check-evaluate.js'
 import { checkRow, checkTask, refuseUnknown } from '../magrpo/check-task.js'
 import type { ResolvedConfig } from '../magrpo/config.js'
 import { evaluateRows, type Evaluation } from '../magrpo/evaluate.js'
@@ -276,6 +277,7 @@ export class MADPOTrainer<Row extends PromptRow> {
 
   /** Lets the agents answer rows without training on them. @throws ConfigError when there are none. */
   async evaluate(args: EvaluateArgs<Row> = {}): Promise<Evaluation> {
+    checkEvaluateArgs(args)
     if (this.running) throw new ConfigError('evaluate: wait until the training loop has ended, or set evalInterval')
     const own = followSignal(args.signal ?? never)
     try {

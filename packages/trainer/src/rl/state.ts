@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { collapseStateSchema } from '../run/collapse.js'
 import { noCollapse } from '../run/collapse.js'
 
 const count = z.number().int().nonnegative()
@@ -22,12 +23,7 @@ export const rlStateSchema = z.strictObject({
     /** Why the first of those failed. */
     first: z.string().nullable(),
   }),
-  collapse: z.strictObject({
-    recent: z.array(z.number()),
-    start: z.number().nullable(),
-    peak: z.strictObject({ value: z.number(), step: count }).nullable(),
-    collapsed: z.boolean(),
-  }),
+  collapse: collapseStateSchema,
   /** The checkpoint with the highest mean reward. */
   best: z.strictObject({ step: count, value: z.number() }).nullable(),
   /** Notices that are told once. */

@@ -18,18 +18,24 @@ export interface CollapseOptions {
 }
 
 /** Plain data, part of a checkpoint. */
-export interface CollapseState {
+export const collapseStateSchema = z.strictObject({
   /** The last values, at most `window`. */
-  readonly recent: readonly number[]
+  recent: z.array(z.number()),
   /** Mean of the first full window; null until there is one. */
-  readonly start: number | null
+  start: z.number().nullable(),
+  /** Standard error of a window's mean, from the spread within the first one; null until there is one. */
+  noise: z.number().nullable(),
   /** Highest mean of a window and the update that ended it. */
-  readonly peak: { readonly value: number; readonly step: number } | null
+  peak: z.strictObject({ value: z.number(), step: z.number().int().nonnegative() }).nullable(),
   /** Below the line now; a collapse is told once until the mean has recovered. */
-  readonly collapsed: boolean
-}
+  collapsed: z.boolean(),
+})
+export type CollapseState = z.output<typeof collapseStateSchema>
 
-export const noCollapse: CollapseState = { recent: [], start: null, peak: null, collapsed: false }
+export const noCollapse: CollapseState = { recent: [], start: null, noise: null, peak: null, collapsed: false }
+
+/** The highest of many means of pure noise lies some three standard errors above the first one. */
+const CLEAR_GAIN = 5
 
 export interface CollapseStep {
   readonly state: CollapseState
@@ -43,28 +49,38 @@ export interface CollapseStep {
 
 /**
  * Follows a value whose rise is the goal. Collapse: the mean over a window has fallen from its peak by more than `drop` of
- * what the peak had gained over the first window. Without a gain there is nothing to lose.
+ * what the peak had gained over the first window. Without a gain there is nothing to lose: a peak counts once it stands out
+ * of the noise by {@link CLEAR_GAIN} standard errors.
  */
 export function watchForCollapse(
-  { recent, start, peak, collapsed }: CollapseState,
+  { recent, start, noise, peak, collapsed }: CollapseState,
   value: number,
   step: number,
   { window, drop }: CollapseOptions,
 ): CollapseStep {
   const last = [...recent, value].slice(-window)
   if (last.length < window) {
-    return { state: { recent: last, start, peak, collapsed }, mean: null, newPeak: false, collapse: null }
+    return { state: { recent: last, start, noise, peak, collapsed }, mean: null, newPeak: false, collapse: null }
   }
   const mean = last.reduce((sum, x) => sum + x, 0) / window
   const first = start ?? mean
+  const error = noise ?? standardError(last, mean)
   const newPeak = peak === null || mean > peak.value
   const top = newPeak ? { value: mean, step } : peak
   const gain = top.value - first
-  const below = gain > 1e-9 * Math.max(1, Math.abs(top.value)) && top.value - mean > drop * gain
+  const clear = gain > Math.max(CLEAR_GAIN * error, 1e-9 * Math.max(1, Math.abs(top.value)))
+  const below = clear && top.value - mean > drop * gain
   return {
-    state: { recent: last, start: first, peak: top, collapsed: below },
+    state: { recent: last, start: first, noise: error, peak: top, collapsed: below },
     mean,
     newPeak,
     collapse: below && !collapsed ? { mean, peak: top.value, peakStep: top.step } : null,
   }
+}
+
+/** Of the mean of a window, by its own spread. */
+function standardError(values: readonly number[], mean: number): number {
+  if (values.length < 2) return 0
+  const variance = values.reduce((sum, x) => sum + (x - mean) ** 2, 0) / (values.length - 1)
+  return Math.sqrt(variance / values.length)
 }

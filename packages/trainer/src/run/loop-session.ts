@@ -5,6 +5,7 @@ import { ConfigError } from '../errors.js'
 import { forgetRefusedGradients, holdsRefusedGradients } from '../refused-gradients.js'
 import type { MetricsRow, Tracker } from '../track/tracker.js'
 import { CHECKPOINT_FORMAT, checkpointName, pruneCheckpoints, readTrainerState, saveCheckpoint } from './checkpoint.js'
+import { checkOutside } from './check-outside.js'
 import { settingDifferences } from './differences.js'
 import { checkpointToResume, createdAt, leaveLaterBehind, type RunTarget } from './resume.js'
 import { RunFolder, noLines, type LineLengths } from './run-folder.js'
@@ -59,6 +60,7 @@ export class LoopSession<S extends LoopState> {
   pending: RunNotice[] = []
 
   constructor(options: LoopSessionOptions<S>) {
+    checkOutside(options.run, options.trackers)
     this.options = options
     this.folder = options.run ? new RunFolder(options.run.directory) : null
   }
