@@ -175,7 +175,6 @@ await trainRL({
   learningRate: model === 'bundled:tiny' ? 5e-4 : 4e-5,
   steps: Number(values.steps), // the data set is gone through as often as that takes
   seed,
-  collapse: null, // in a game of zero sum the mean reward says nothing about progress
   run: values.output,
   onUpdate: ({ step, totalSteps, metrics }) => {
     const length = metrics['env/all/ac_tokens_per_turn']?.toFixed(1)

@@ -186,7 +186,6 @@ await trainRL({
   learningRate: isTiny ? 5e-4 : 4e-5,
   steps: Number(values.steps),
   seed,
-  collapse: null, // in a game of zero sum the mean reward says nothing about progress
   run: `${values.output}/policy`,
   onUpdate({ step, totalSteps, metrics }) {
     const spread = metrics['reward/group_std']?.toFixed(2)

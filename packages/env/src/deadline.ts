@@ -58,6 +58,7 @@ function race<T>(
       })
     const timer = deadline && setTimeout(() => stop(deadline.expired()), Math.min(deadline.ms, MAX_DELAY))
     const release = onAbort(signal, () => stop(signal.reason))
+    if (signal.aborted) stop(signal.reason) // the call itself aborted it, before anyone listened
     running.then(
       (value) => settle?.(() => resolve(value)),
       (error: unknown) => settle?.(() => reject(error as Error)),

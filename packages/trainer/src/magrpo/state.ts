@@ -1,7 +1,6 @@
 import { z } from 'zod'
-import { collapseStateSchema } from '../run/collapse.js'
 import { CHECKPOINT_FORMAT } from '../run/checkpoint.js'
-import { noCollapse } from '../run/collapse.js'
+import { collapseStateSchema, noCollapse } from '../run/collapse.js'
 import { settingDifferences } from '../run/differences.js'
 import { Random, deriveSeed } from '@selfplay/env'
 import type { BufferedNode } from './buffer.js'

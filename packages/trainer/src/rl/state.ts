@@ -1,6 +1,5 @@
 import { z } from 'zod'
-import { collapseStateSchema } from '../run/collapse.js'
-import { noCollapse } from '../run/collapse.js'
+import { collapseStateSchema, noCollapse } from '../run/collapse.js'
 
 const count = z.number().int().nonnegative()
 
