@@ -1,5 +1,5 @@
 import { EventEmitter } from 'node:events'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { SelfplayError } from '@selfplay/engine'
@@ -10,7 +10,7 @@ import { tasks } from '../tasks/index.js'
 import type { Screen } from '../terminal/screen.js'
 import { describeFailure, exitCodeOf, Interrupted, UsageError } from './failure.js'
 import { interruptSignal } from './interrupt.js'
-import { flagOf, planRun, quoted, settingsSchema, type TrainFlags } from './settings.js'
+import { claimFolder, flagOf, planRun, quoted, settingsSchema, writeCommand, type TrainFlags } from './settings.js'
 import { configOf } from './train.js'
 
 const screen: Screen = { live: false, colours: false, width: 80, write: () => {} }
@@ -120,6 +120,30 @@ describe('settings', () => {
     expect(first.directory).toBe(join(cwd, 'runs', 'length-ratio-2026-11-29T153000Z'))
     await mkdir(first.directory, { recursive: true })
     expect((await plan()).directory).toBe(`${first.directory}-2`)
+  })
+
+  it('give two runs that start in the same second a folder each, and take none away that holds something', async () => {
+    const both = await Promise.all([plan(), plan()])
+    expect(both[0].directory).toBe(both[1].directory)
+    const claimed = await Promise.all(both.map((one) => claimFolder(one, cwd, now)))
+    const [a, b] = claimed.map((one) => one.plan.directory)
+    expect(a).not.toBe(b)
+    await writeFile(join(a!, 'x'), '')
+    for (const { release } of claimed) await release()
+    const isThere = (path: string) =>
+      stat(path).then(
+        () => true,
+        () => false,
+      )
+    expect([await isThere(a!), await isThere(b!)]).toEqual([true, false])
+  })
+
+  it('start a run over that was killed before it had begun', async () => {
+    const first = await plan({ output: 'killed', epochs: 7 })
+    await writeCommand(first)
+    const again = await plan({ resume: 'killed' })
+    expect(again).toMatchObject({ resume: false, directory: first.directory, settings: { epochs: 7 } })
+    expect(again.remarks.join()).toMatch(/before it had begun: it starts over/)
   })
 
   it('refuse a folder of a newer command', async () => {

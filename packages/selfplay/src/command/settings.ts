@@ -1,6 +1,6 @@
-import { readFile, readdir, stat } from 'node:fs/promises'
+import { mkdir, readFile, readdir, rmdir, stat } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
-import { join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { writeFileAtomic } from '@selfplay/ort'
 import { didYouMean } from '@selfplay/renderers'
 import { RunFolder, RunFolderError, legalName, runFolderName } from '@selfplay/trainer'
@@ -58,6 +58,8 @@ export interface RunPlan {
   /** Absolute. */
   readonly directory: string
   readonly resume: boolean
+  /** Nobody has named the folder: when another run takes it first, this one takes the next number. */
+  readonly unnamed: boolean
   /** Things that the user should know about the settings. */
   readonly remarks: readonly string[]
 }
@@ -107,7 +109,7 @@ async function planNew(task: TrainTask, flags: TrainFlags, { cwd, now }: Surroun
       { directory },
     )
   }
-  return { task, settings, directory, resume: false, remarks: [] }
+  return { task, settings, directory, resume: false, unnamed: output === undefined, remarks: [] }
 }
 
 async function planResume(task: TrainTask, flags: TrainFlags, { cwd }: Surroundings): Promise<RunPlan> {
@@ -135,7 +137,11 @@ async function planResume(task: TrainTask, flags: TrainFlags, { cwd }: Surroundi
   }
   const moved = settings.threads !== saved.settings.threads
   const remark = `${settings.threads} threads instead of the run's ${saved.settings.threads}: numbers may differ in their last digits`
-  return { task, settings, directory, resume: true, remarks: moved ? [remark] : [] }
+  const remarks = moved ? [remark] : []
+  // Killed between writing down its settings and its beginning: there is nothing to go on from.
+  const begun = await new RunFolder(directory).holdsRun()
+  if (!begun) remarks.push('the run was stopped before it had begun: it starts over')
+  return { task, settings, directory, resume: begun, unnamed: false, remarks }
 }
 
 /** `maxNewTokens` as it is typed: `--max-new-tokens`. */
@@ -172,6 +178,35 @@ async function freeFolder(cwd: string, task: string, now: Date): Promise<string>
   for (let attempt = 1; ; attempt++) {
     const directory = join(cwd, 'runs', attempt === 1 ? name : `${name}-${attempt}`)
     if (!(await isFolder(directory))) return directory
+  }
+}
+
+/**
+ * Makes the folder of a new run its own: two runs that start in the same second get one each.
+ *
+ * @returns the plan, with another folder where somebody else was faster; `release` removes the folder again if it is empty.
+ */
+export async function claimFolder(plan: RunPlan, cwd: string, now: Date) {
+  if (!plan.unnamed) return { plan, release: async () => {} }
+  for (let { directory } = plan; ; directory = await freeFolder(cwd, plan.task.name, now)) {
+    try {
+      await mkdir(dirname(directory)).catch((error: NodeJS.ErrnoException) => {
+        if (error.code !== 'EEXIST') throw error
+      })
+      await mkdir(directory)
+    } catch (cause) {
+      if ((cause as NodeJS.ErrnoException).code === 'EEXIST') continue
+      const reason = cause instanceof Error ? cause.message : String(cause)
+      throw new RunFolderError(
+        `${directory} could not be made: ${reason}. Choose another place with --output`,
+        { directory },
+        { cause },
+      )
+    }
+    const release = async () => {
+      for (const folder of [directory, dirname(directory)]) await rmdir(folder).catch(() => {})
+    }
+    return { plan: { ...plan, directory }, release }
   }
 }
 

@@ -21,7 +21,7 @@ import { Progress } from '../terminal/progress.js'
 import { labelled, verbatim, type Screen } from '../terminal/screen.js'
 import { stripControls } from '../terminal/strip.js'
 import { describeStart, writeReport } from './report.js'
-import { quoted, writeCommand, type RunPlan } from './settings.js'
+import { claimFolder, quoted, writeCommand, type RunPlan } from './settings.js'
 
 export interface TrainContext {
   readonly screen: Screen
@@ -46,7 +46,12 @@ export async function runTrain(plan: RunPlan, context: TrainContext): Promise<vo
   let agents: LoadedAgent[] = []
   try {
     agents = await load(plan, runtime, context)
-    await trainAgents(plan, agents, runtime, trackers, context)
+    const claimed = await claimFolder(plan, context.cwd, new Date())
+    try {
+      await trainAgents(claimed.plan, agents, runtime, trackers, context)
+    } finally {
+      await claimed.release()
+    }
   } finally {
     await Promise.all([...new Set<TrainingClient>(agents)].map((agent) => agent.dispose()))
     await runtime.dispose()
