@@ -2,9 +2,8 @@ import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promise
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { packages, root, run } from './run.js'
+import { build, install, pack, packages, root, run } from './run.js'
 
-const npm = process.platform === 'win32' ? 'npm.cmd' : 'npm'
 const tarballs = new Map<string, string>()
 let work: string
 
@@ -24,27 +23,12 @@ async function closure(name: string): Promise<string[]> {
 
 beforeAll(async () => {
   work = await mkdtemp(join(tmpdir(), 'selfplay-packages-'))
-  await run(process.execPath, [join(root, 'node_modules/nx/dist/bin/nx.js'), 'run-many', '-t', 'build'], root)
-  for (const name of packages) {
-    const output = await run(npm, ['pack', '--json', '--pack-destination', work], join(root, 'packages', name))
-    const [{ filename }] = JSON.parse(output.slice(output.indexOf('['))) as [{ filename: string }]
-    tarballs.set(name, join(work, filename))
-  }
+  await build()
+  for (const name of packages) tarballs.set(name, await pack(`packages/${name}`, work))
 })
 afterAll(() => rm(work, { recursive: true, force: true }))
 
-/** Installs packages of ours, and from the registry, into an empty folder. */
-async function install(names: readonly string[], others: readonly string[] = []): Promise<string> {
-  const folder = await mkdtemp(join(work, 'install-'))
-  await writeFile(join(folder, 'package.json'), JSON.stringify({ type: 'module', private: true }))
-  const files = names.map((name) => tarballs.get(name)!)
-  await run(
-    npm,
-    ['install', '--prefer-offline', '--ignore-scripts', '--no-audit', '--no-fund', ...files, ...others],
-    folder,
-  )
-  return folder
-}
+const tarballsOf = (names: readonly string[]) => names.map((name) => tarballs.get(name)!)
 
 /** Bytes of all files in a folder: their contents, and the blocks that they take (Windows does not tell: 0). */
 async function sizes(folder: string): Promise<{ readonly apparent: number; readonly onDisk: number }> {
@@ -68,7 +52,11 @@ describe('each package works alone in an empty folder', () => {
   it.each(packages)('%s', async (name) => {
     const { name: specifier, exports } = await manifest(name)
     const kit = './testing' in exports
-    const folder = await install(await closure(name), [pinned('@types/node'), ...(kit ? [pinned('vitest')] : [])])
+    const folder = await install(work, [
+      ...tarballsOf(await closure(name)),
+      pinned('@types/node'),
+      ...(kit ? [pinned('vitest')] : []),
+    ])
     const entries = Object.keys(exports).filter((entry) => entry !== './package.json')
     const imports = entries.map((entry, i) => `import * as m${i} from '${specifier}${entry.slice(1)}'`).join('\n')
 
@@ -98,7 +86,7 @@ describe('each package works alone in an empty folder', () => {
 
 describe('env, rewards and renderers', () => {
   it('bring no native code, and little else', async () => {
-    const folder = await install(['env', 'rewards', 'renderers'])
+    const folder = await install(work, tarballsOf(['env', 'rewards', 'renderers']))
     const files = await readdir(join(folder, 'node_modules'), { recursive: true })
     expect(files.filter((file) => /\.(node|so|dylib|dll|wasm)$/.test(file))).toEqual([])
     expect(files.some((file) => file.includes('onnxruntime'))).toBe(false)
