@@ -7,7 +7,7 @@ import type { EvaluationChain } from '@selfplay/trainer'
 import { bundledFolder } from '../agents.js'
 import { rewardCurve } from '../terminal/curve.js'
 import { counted, fixed, short } from '../terminal/numbers.js'
-import { labelled, verbatim, type Screen } from '../terminal/screen.js'
+import { labelled, verbatim, wrap, type Screen } from '../terminal/screen.js'
 import { oneLine } from '../terminal/strip.js'
 import { version } from '../version.js'
 import type { RunPlan } from './settings.js'
@@ -103,17 +103,21 @@ function describeUnseen(rows: readonly Row[], { settings, task }: RunPlan, scree
   return labelled(screen, 'unseen', `mean reward on ${prompts} never trained on: ${turns.join('; ')}`)
 }
 
+/** Lines that an answer may take; the run folder has it whole. */
+const ANSWER_LINES = 4
+
 /** The last turn of a chain: what was asked, what each agent said, what it was worth. */
 function describeAnswers({ turns }: EvaluationChain, { task }: RunPlan, screen: Screen): string {
   const { prompts, completions, rawRewards } = turns.at(-1)!
   const texts = completions.map(({ text }) => text)
   const reward = fixed(rawRewards[0] ?? undefined)
   const lengths = texts.map((text) => `${charCount(text)} chars`)
-  const wide = Math.max(...lengths.map((length) => length.length))
-  const room = screen.width - wide - 16
-  const answers = texts.map(
-    (text, agent) => `${letter(agent)}  ${lengths[agent]!.padStart(wide)}  ${oneLine(text, Math.max(20, room))}`,
-  )
+  const head = Math.max(...lengths.map((length) => length.length)) + 5
+  const room = Math.max(20, screen.width - head - 11)
+  const answers = texts.map((text, agent) => {
+    const lines = wrap(oneLine(text, room * ANSWER_LINES), room)
+    return `${letter(agent)}  ${lengths[agent]!.padStart(head - 5)}  ${lines.join(`\n${' '.repeat(head)}`)}`
+  })
   const title = `"${oneLine(prompts[0]!, Math.max(20, screen.width - 42))}"  ${task.describe(texts)}, reward ${reward}`
   return [title, ...answers].join('\n')
 }
