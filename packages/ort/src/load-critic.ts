@@ -4,6 +4,7 @@ import { CheckpointError, InvalidInputError, type ActorCriticClient, type Critic
 import { openSafetensors, readTensor, type ParameterSpec } from './checkpoint/index.js'
 import {
   clientOptions,
+  newClients,
   OPTION_NAMES,
   openCore,
   startParameters,
@@ -81,14 +82,12 @@ async function loadValueClients<T extends TokenDecoder>(source: string, count: n
   checkCount(count)
   const { core, adapter } = await openCore(source, options)
   const folder = options.adapter ?? core.folder.path
-  const clients: (OrtValueClient & { readonly tokenizer: T | undefined })[] = []
-  for (let n = 0; n < count; n++) {
+  return newClients(core, count, async () => {
     const head = await readHead(core, folder, options)
     const parameters = await startParameters(core, options, adapter)
     const client = new OrtValueClient(core, parameters, head, clientOptions(source, options))
-    clients.push(Object.assign(client, { tokenizer: options.tokenizer }))
-  }
-  return clients
+    return Object.assign(client, { tokenizer: options.tokenizer })
+  })
 }
 
 function checkCount(count: number): void {

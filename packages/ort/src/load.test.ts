@@ -1,12 +1,16 @@
-import { cp, mkdtemp, readFile, rm, truncate, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readFile, rm, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { InvalidInputError, SelfplayError } from '@selfplay/engine'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { openAdapterFolder, openModelFolder } from './checkpoint/index.js'
+import { writeSafetensors } from './checkpoint/safetensors-writer.js'
 import { loadCritic } from './load-critic.js'
 import { loadAgents, loadTrainingClient } from './load.js'
+import { readModelConfig } from './models/config.js'
+import { modelWeights } from './models/weights.js'
+import { NativeRuntime } from './runtime/native.js'
 
 const fixture = (name: string) => fileURLToPath(new URL(`../../../fixtures/models/${name}`, import.meta.url))
 const OPTIONS = { threads: 1, slots: 2, contextLength: 64 } as const
@@ -160,8 +164,63 @@ describe('agents', () => {
   })
 })
 
+describe('a load that is given up', () => {
+  it('lets go of its runtime, wherever it stops', async () => {
+    const dispose = vi.spyOn(NativeRuntime.prototype, 'dispose')
+    const loads = [
+      () => loadTrainingClient(fixture('qwen2'), { ...OPTIONS, slots: 0 }),
+      () => loadAgents(fixture('qwen2'), 2, { ...OPTIONS, mode: 'adapters', seed: 0.5 }),
+      () => loadCritic(fixture('qwen2'), { ...OPTIONS, valueHead: { hiddenSize: -1 } }),
+    ]
+    for (const load of loads) {
+      dispose.mockClear()
+      await expect(load()).rejects.toThrow(InvalidInputError)
+      expect(dispose).toHaveBeenCalledTimes(1)
+    }
+    dispose.mockRestore()
+  })
+})
+
 describe('memory', () => {
-  it('60. is flat over 200 training steps', async () => {
+  it('check 17: of 2000 prompt tokens and 16 trained ones, the head sees the 16', async () => {
+    const [hiddenSize, vocabSize, T] = [8, 32_768, 2016]
+    const config = {
+      architectures: ['LlamaForCausalLM'],
+      vocab_size: vocabSize,
+      hidden_size: hiddenSize,
+      intermediate_size: 16,
+      num_hidden_layers: 1,
+      num_attention_heads: 1,
+      hidden_act: 'silu',
+      max_position_embeddings: T,
+      tie_word_embeddings: true,
+    }
+    const folder = join(scratch, 'long')
+    await mkdir(folder)
+    await writeFile(join(folder, 'config.json'), JSON.stringify(config))
+    const sources = modelWeights(readModelConfig(config)).map(({ name, shape }) => ({
+      name,
+      shape,
+      dtype: 'F32' as const,
+      read: () => Float32Array.from({ length: shape.reduce((a, b) => a * b, 1) }, (_, i) => Math.sin(i + 1) / 4),
+    }))
+    await writeSafetensors(join(folder, 'model.safetensors'), sources)
+    // With this much memory allowed, nothing but the choice of positions keeps the logits small.
+    const client = await loadTrainingClient(folder, { threads: 1, slots: 1, activationBytes: 2 ** 40 })
+    const tokens = Int32Array.from({ length: T }, (_, t) => (t * 7919) % vocabSize)
+    const weights = Float32Array.from({ length: T }, (_, t) => (t >= T - 16 ? 1 : 0))
+    const before = process.resourceUsage().maxRSS
+    const datum = { tokens, targets: tokens.map((id) => (id + 1) % vocabSize), weights }
+    const { metrics, logprobs } = await client.forwardBackward([datum], { name: 'cross_entropy' })
+    const grown = (process.resourceUsage().maxRSS - before) / 1024
+    await client.dispose()
+    expect(metrics['tokens']).toBe(16)
+    expect(logprobs[0]!.findIndex((value) => value !== 0)).toBe(T - 16)
+    // Attention over 2016 x 2016 takes 16 MB a block; the logits of all positions would take 252 MB a block.
+    expect(grown).toBeLessThan(250)
+  })
+
+  it('check 60: is flat over 200 training steps', async () => {
     const client = await loadTrainingClient(fixture('qwen3'), OPTIONS)
     const prompt = Int32Array.of(1, 2, 3)
     const step = async (seed: number) => {

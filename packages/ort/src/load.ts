@@ -96,7 +96,7 @@ export async function loadTrainingClient<T extends TokenDecoder>(
 ): Promise<LoadedClient<T>> {
   checkKeys('loadTrainingClient', options, OPTION_NAMES.one)
   const { core, adapter } = await openCore(source, options)
-  return newClient(core, source, options, adapter)
+  return (await newClients(core, 1, () => newClient(core, source, options, adapter)))[0]!
 }
 
 /**
@@ -122,13 +122,29 @@ export async function loadAgents<T extends TokenDecoder>(
   const adapted = mode === 'adapters' || lora !== undefined || rest.adapter !== undefined
   const load: LoadOptions<T> = { ...rest, training: adapted ? (lora ?? {}) : 'full' }
   const { core, adapter } = await openCore(source, load)
-  if (mode === 'shared') {
-    const client = await newClient(core, source, load, adapter)
-    return Array.from({ length: count }, () => client)
+  const make = () => newClient(core, source, load, adapter)
+  if (mode !== 'shared') return newClients(core, count, make)
+  const [client] = await newClients(core, 1, make)
+  return Array.from({ length: count }, () => client!)
+}
+
+/** @internal Clients of one core, one after another; when one fails, what there is goes, the core too. */
+export async function newClients<C extends TrainingClient>(
+  core: ModelCore,
+  count: number,
+  make: () => Promise<C>,
+): Promise<C[]> {
+  const clients: C[] = []
+  core.retain()
+  try {
+    while (clients.length < count) clients.push(await make())
+    return clients
+  } catch (error) {
+    await Promise.all(clients.map((client) => client.dispose()))
+    throw error
+  } finally {
+    await core.release()
   }
-  const agents: LoadedClient<T>[] = []
-  for (let agent = 0; agent < count; agent++) agents.push(await newClient(core, source, load, adapter))
-  return agents
 }
 
 /** @internal An adapter to start from. */
@@ -153,11 +169,15 @@ export async function openCore(
   const contextLength = contextOf(config, options.contextLength)
   const runtime =
     options.runtime ?? (await createRuntime(options.threads === undefined ? {} : { threads: options.threads }))
-  const core = await ModelCore.create(
-    { runtime, ownsRuntime: options.runtime === undefined, folder, config, training, contextLength },
-    signal,
-  )
-  return { core, ...(adapter && { adapter }) }
+  const ownsRuntime = options.runtime === undefined
+  try {
+    const parts = { runtime, ownsRuntime, folder, config, training, contextLength }
+    const core = await ModelCore.create(parts, signal)
+    return { core, ...(adapter && { adapter }) }
+  } catch (error) {
+    if (ownsRuntime) await runtime.dispose()
+    throw error
+  }
 }
 
 function trainingOf({ training = 'full' }: LoadOptions): 'full' | LoraOptions {

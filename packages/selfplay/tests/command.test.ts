@@ -161,7 +161,7 @@ describe('train', () => {
     expect(out).toMatch(/each trains an adapter of rank 2/)
   })
 
-  it('gives the same run for the same seed and another for another', async () => {
+  it('gives the same run for the same seed and another for another (check 54)', async () => {
     const run = async (output: string, seed: string) => {
       const { code } = await selfplay([...small, '--max-steps', '3', '--seed', seed, '--output', output], { cwd })
       expect(code).toBe(0)

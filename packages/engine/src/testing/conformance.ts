@@ -136,7 +136,7 @@ function gradients(make: Make) {
 }
 
 function samplers(make: Make, tolerance: number) {
-  it.each([1, 0.7])('samples with the log-probs that it trains with, at temperature %d', async (temperature) => {
+  it.each([1, 0.7])('check 12: samples with the log-probs that it trains with, at temperature %d', async (temperature) => {
     const client = await make()
     const sampler = await client.sampler()
     const prompt = Int32Array.from([1, 2, 3])
@@ -265,7 +265,7 @@ function refusals(make: Make) {
     },
   )
 
-  it('names the datum whose loss is not finite and keeps the gradients', async () => {
+  it('check 18: names the datum whose loss is not finite and keeps the gradients', async () => {
     const [hit, plain] = await Promise.all([make(), make()])
     const data = exampleData(plain.info.vocabSize)
     for (const client of [hit, plain]) await client.forwardBackward(data, { name: 'cross_entropy' })

@@ -241,12 +241,17 @@ describe.runIf(process.platform === 'linux')('memory', () => {
     }
     await sessions(40)
     await runs(500)
-    await sleep(10)
-    const before = anonymous()
-    await sessions(200)
-    await runs(2000)
-    await sleep(10)
-    expect(anonymous() - before).toBeLessThan(32 * MB)
+    // What leaks grows in every round; what the garbage collector has not come to yet does not.
+    const growth: number[] = []
+    for (let round = 0; round < 3; round++) {
+      await sleep(10)
+      const before = anonymous()
+      await sessions(80)
+      await runs(800)
+      await sleep(10)
+      growth.push(anonymous() - before)
+    }
+    expect(Math.min(...growth) / MB).toBeLessThan(8)
   }, 30_000)
 
   test('arena: shrink gives memory back after each run, true keeps it', async () => {

@@ -62,13 +62,13 @@ export class OrtTrainingClient implements TrainingClient {
     options: ClientOptions,
     heads: readonly Parameter[] = [],
   ) {
-    core.retain()
     this.core = core
     this.parameters = parameters
     this.options = options
     this.heads = heads
     this.#sampler = this.#newSampler()
     this.info = describe(core, parameters, heads, options.source)
+    core.retain()
   }
 
   /** All that one optimiser step changes. */

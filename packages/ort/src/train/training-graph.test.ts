@@ -46,7 +46,7 @@ describe('every op and dtype of a training graph has a kernel on cpu, cuda and w
 })
 
 describe('the head', () => {
-  it('sees nothing but the trained positions', () => {
+  it('check 17: sees nothing but the trained positions', () => {
     const config = readModelConfig(fixture('models/qwen2/config.json'))
     const g = graph()
     const plan = { config, training: 'full', file: () => undefined } as const
