@@ -31,13 +31,14 @@ export interface StartOptions {
 export function describeStart({ plan, info, runtime, totalSteps, screen, cwd }: StartOptions): string {
   const { task, settings, directory, resume } = plan
   const { total, trained } = info.parameters
+  const model = info.training === 'full' ? total : total - trained
   const training =
     info.training === 'full'
       ? 'each trains all weights of its own'
       : `each trains an adapter of rank ${info.training.loraRank} (${short(trained)} parameters)`
   const rows: [string, string][] = [
     ['task', task.summary],
-    ['model', `${settings.model} (${info.architecture}, ${short(total)} parameters)`],
+    ['model', `${settings.model} (${info.architecture}, ${short(model)} parameters)`],
     ['agents', `${task.agents}; ${training}`],
     [
       'data',
