@@ -27,8 +27,9 @@ export function checkLoss(loss: Loss): void {
 }
 
 /** @throws InvalidInputError for options that an export does not have, or values that they cannot take. */
-export function checkExport({ signal: _, ...options }: ExportOptions & { readonly signal?: AbortSignal }): void {
-  const parsed = exportSchema.safeParse(options)
+export function checkExport(options: ExportOptions & { readonly signal?: AbortSignal }): void {
+  const { signal: _, ...plain } = options
+  const parsed = exportSchema.safeParse(plain)
   if (!parsed.success) throw new InvalidInputError(describe('exportModel', parsed.error))
 }
 

@@ -1,6 +1,6 @@
 import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { ContextOverflowError, InvalidInputError, SelfplayError } from '@selfplay/engine'
 import { perAnswer } from '@selfplay/rewards'
 import {
@@ -14,6 +14,7 @@ import {
 import { MAGRPOTrainer } from '../src/magrpo/trainer.js'
 import { JsonlFile } from '../src/run/files.js'
 import { RunFolder } from '../src/run/run-folder.js'
+import { finishTrackers } from '../src/track/finish-trackers.js'
 import { countA, readLines, rows, temporaryFolder, toyTrainer } from './support/setup.js'
 import { ToyClient, ToyTokenizer } from './support/toy-client.js'
 
@@ -336,6 +337,31 @@ describe('guards', () => {
     Object.assign((lines as unknown as { handle: object }).handle, { sync: () => Promise.reject(broken) })
     expect(await failureOf(lines.sync())).toMatchObject({ code: 'run_folder', cause: broken })
     await lines.close()
+  })
+
+  it('what was opened is closed when a run cannot begin', async () => {
+    const folder = await temporaryFolder()
+    await mkdir(join(folder, 'run', 'rollouts.jsonl'), { recursive: true }) // a folder where a file is to be
+    const opened: JsonlFile[] = []
+    const open = vi.spyOn(JsonlFile.prototype, 'open').mockImplementation(async function (this: JsonlFile, length) {
+      opened.push(this)
+      open.mockRestore()
+      const again = vi.spyOn(JsonlFile.prototype, 'close')
+      closes.push(again)
+      return this.open(length)
+    })
+    const closes: { mock: { contexts: unknown[] }; mockRestore: () => void }[] = []
+    expect(await trainFailure({ run: join(folder, 'run') })).toMatchObject({ code: 'run_folder' })
+    // Twice: before it is opened, and at the end.
+    expect(closes[0]!.mock.contexts.filter((file) => file === opened[0])).toHaveLength(2)
+    closes[0]!.mockRestore()
+  })
+
+  it('check 45: a tracker that never finishes ends at its deadline', async () => {
+    const tracker = { start: () => {}, log: () => {}, finish: forever }
+    const failure = await failureOf(finishTrackers([tracker], 'finished', 0.05))
+    expect(failure).toMatchObject({ code: 'deadline' })
+    expect(String(failure)).toMatch(/finish of trackers\[0\] has not settled within 0.05 s/)
   })
 
   it('a checkpoint that cannot be saved leaves nothing half written', async () => {

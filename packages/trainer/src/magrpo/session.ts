@@ -13,6 +13,7 @@ import { forgetRefusedGradients, holdsRefusedGradients } from '../refused-gradie
 import { checkpointToResume, createdAt, leaveLaterBehind, type RunTarget } from '../run/resume.js'
 import { checkOutside } from '../run/check-outside.js'
 import { RunFolder, noLines, type LineLengths } from '../run/run-folder.js'
+import { finishTrackers } from '../track/finish-trackers.js'
 import type { MetricsRow, Tracker } from '../track/tracker.js'
 import type { Policy, Table } from './agents.js'
 import type { AnalysedNode } from './analyse.js'
@@ -85,6 +86,7 @@ export class Session {
     }
     if (!resumed) this.refuseLeftovers()
     if (folder) {
+      this.opened = true // also when it fails half-way: what is open is closed then
       await folder.open(this.lines)
       await folder.describe(await this.description(folder))
       if (resumed) early.push(...(await leaveLaterBehind(folder, state.step)))
@@ -225,7 +227,7 @@ export class Session {
       await this.folder.close()
     }
     this.opened = false
-    await Promise.all(this.options.trackers.map((tracker) => tracker.finish(outcome)))
+    await finishTrackers(this.options.trackers, outcome)
   }
 }
 

@@ -3,6 +3,7 @@ import type { TrainingClient } from '@selfplay/engine'
 import { z } from 'zod'
 import { ConfigError } from '../errors.js'
 import { forgetRefusedGradients, holdsRefusedGradients } from '../refused-gradients.js'
+import { finishTrackers } from '../track/finish-trackers.js'
 import type { MetricsRow, Tracker } from '../track/tracker.js'
 import { CHECKPOINT_FORMAT, checkpointName, pruneCheckpoints, readTrainerState, saveCheckpoint } from './checkpoint.js'
 import { checkOutside } from './check-outside.js'
@@ -79,6 +80,7 @@ export class LoopSession<S extends LoopState> {
     const resumed = state !== null
     if (!resumed) this.refuseLeftovers()
     if (folder) {
+      this.opened = true // also when it fails half-way: what is open is closed then
       await folder.open(this.lines)
       await folder.describe(await this.description(folder))
     }
@@ -187,6 +189,6 @@ export class LoopSession<S extends LoopState> {
       await this.folder.close()
     }
     this.opened = false
-    await Promise.all(this.options.trackers.map((tracker) => tracker.finish(outcome)))
+    await finishTrackers(this.options.trackers, outcome)
   }
 }
