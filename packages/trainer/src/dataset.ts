@@ -1,3 +1,4 @@
+import { withDeadline } from './deadline.js'
 import { DatasetError } from './errors.js'
 import { Random, deriveSeed } from '@selfplay/env'
 
@@ -30,6 +31,8 @@ export interface BatchOptions {
   readonly seed: number
   /** Batches to leave out at the start: the cursor of a checkpoint. Default 0. */
   readonly skip?: number
+  /** Ends the wait for a row that does not come. */
+  readonly signal?: AbortSignal
 }
 
 const isArray = <Row>(dataset: Dataset<Row>): dataset is readonly Row[] => Array.isArray(dataset)
@@ -48,7 +51,7 @@ export function epochOrder(length: number, options: Pick<BatchOptions, 'order' |
 /**
  * The batches of a run, epoch after epoch.
  *
- * @throws DatasetError when there is no row, or an async data set has none left in a later epoch or cannot be shuffled.
+ * @throws DatasetError when there is no row, the source throws, or an async data set has none left in a later epoch or cannot be shuffled.
  */
 export async function* batches<Row>(dataset: Dataset<Row>, options: BatchOptions): AsyncGenerator<Batch<Row>> {
   let toSkip = options.skip ?? 0
@@ -85,8 +88,34 @@ async function* epochRows<Row>(dataset: Dataset<Row>, options: BatchOptions, epo
   if (options.order === 'shuffled') {
     throw new DatasetError('an async data set has no known length to shuffle: set order to "fixed", or pass an array')
   }
-  let index = 0
-  for await (const row of dataset) yield { row, index: index++, epoch }
+  const rows = dataset[Symbol.asyncIterator]()
+  try {
+    for (let index = 0; ; index++) {
+      const { done, value } = await nextRow(rows, { index, epoch }, options.signal)
+      if (done === true) return
+      yield { row: value, index, epoch }
+    }
+  } finally {
+    // Not waited for: a source that hangs would hold it.
+    void Promise.resolve(rows.return?.()).catch(() => {})
+  }
+}
+
+/** @throws DatasetError with what the source threw as its cause; the signal's reason when aborted. */
+async function nextRow<Row>(
+  rows: AsyncIterator<Row>,
+  place: { readonly index: number; readonly epoch: number },
+  signal: AbortSignal = new AbortController().signal,
+): Promise<IteratorResult<Row>> {
+  try {
+    return await withDeadline(() => rows.next(), { seconds: Infinity, signal, what: 'the data set' })
+  } catch (cause) {
+    if (signal.aborted) throw cause
+    const { index, epoch } = place
+    throw new DatasetError(`the data set threw at row ${index} of epoch ${epoch + 1}: ${String(cause)}`, place, {
+      cause,
+    })
+  }
 }
 
 function noRows(epoch: number): DatasetError {

@@ -203,6 +203,17 @@ describe('bad input', () => {
     expect(() => toyTrainer({ trainDataset: source, config: { order: 'shuffled' } })).toThrow(/needs an array/)
   })
 
+  it('names the row where the source of the data threw, with what it threw', async () => {
+    const cause = new Error('the disk is gone')
+    const source = (async function* () {
+      yield* rows(1)
+      throw cause
+    })()
+    const failure = await trainFailure({ trainDataset: source })
+    expect(failure).toBeInstanceOf(DatasetError)
+    expect(failure).toMatchObject({ cause, details: { index: 1, epoch: 0 } })
+  })
+
   it('check 57: suggests the nearest option for an unknown one', () => {
     expect(() => toyTrainer({ config: { numGeneration: 4 } as object })).toThrow(
       /no option "numGeneration": did you mean "numGenerations"/,
@@ -441,6 +452,29 @@ describe('abort', () => {
       expect(step).toBe(3)
       break
     }
+  })
+
+  it('check 45: while waiting for a row that does not come', async () => {
+    const run = join(await temporaryFolder(), 'run')
+    const source = {
+      async *[Symbol.asyncIterator]() {
+        yield* rows(3)
+        await forever()
+      },
+    }
+    const { trainer } = toyTrainer({ run, trainDataset: source, config: { order: 'fixed' } })
+    const controller = new AbortController()
+    const reason = new Error('Ctrl-C')
+    const steps: number[] = []
+    const training = async () => {
+      for await (const { step } of trainer.updates({ signal: controller.signal })) {
+        steps.push(step)
+        if (step === 2) setTimeout(() => controller.abort(reason), 10)
+      }
+    }
+    expect(await failureOf(training())).toBe(reason)
+    expect(steps).toEqual([1, 2])
+    expect(await readdir(join(run, 'checkpoints'))).toEqual(['step-00000002'])
   })
 
   it('a signal that is aborted already starts nothing', async () => {

@@ -203,7 +203,7 @@ export class MAGRPOTrainer<Row extends PromptRow> {
     const { cursor } = this.state!
     await this.evaluateIfDue(false, signal)
     if (maxSteps === null || this.state!.step < maxSteps) {
-      const source = batches(this.options.trainDataset, { ...this.datasetOptions, skip: cursor })
+      const source = batches(this.options.trainDataset, { ...this.datasetOptions, skip: cursor, signal })
       for await (const batch of source) {
         signal.throwIfAborted()
         for (const { row, index } of batch.rows) checkRow(row, index)
