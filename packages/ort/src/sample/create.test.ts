@@ -237,10 +237,15 @@ describe('memory', () => {
     }
     const resident = () => (globalThis.gc?.(), process.memoryUsage().rss)
     await work(100)
-    const before = resident()
-    await work(200)
-    expect((resident() - before) / 2 ** 20).toBeLessThan(24)
-    expect(engine.counts).toEqual({ steps: 300 * 40, tokens: 300 * 120, prefills: 300 })
+    // What leaks grows in every round; what the garbage collector has not come to yet does not.
+    const growth: number[] = []
+    for (let round = 0; round < 3; round++) {
+      const before = resident()
+      await work(100)
+      growth.push(resident() - before)
+    }
+    expect(Math.min(...growth) / 2 ** 20).toBeLessThan(8)
+    expect(engine.counts).toEqual({ steps: 400 * 40, tokens: 400 * 120, prefills: 400 })
   })
 
   it('serves requests across a release', async () => {
