@@ -202,6 +202,22 @@ describe('a run that is stopped', () => {
     expect(seconds).toBeLessThan(5)
   })
 
+  it('says so when it is stopped before its first update, and leaves no folder (check 45)', async () => {
+    const elsewhere = await mkdtemp(join(cwd, 'early-'))
+    let pressed = false
+    const { code, out, err } = await selfplay(small, {
+      cwd: elsewhere,
+      onOut: (text, signals) => {
+        if (pressed || !/^run +runs/m.test(text)) return
+        pressed = true
+        signals.emit('SIGINT', 'SIGINT')
+      },
+    })
+    expect([code, err]).toEqual([130, ''])
+    expect(out).toMatch(/stopped +before there was a checkpoint\n/)
+    expect(await readdir(elsewhere)).toEqual([])
+  })
+
   it('refuses other settings when it goes on, and names them', async () => {
     const { code, err } = await selfplay(['train', 'length-ratio', '--resume', 'stopped', '--generations', '8'], {
       cwd,

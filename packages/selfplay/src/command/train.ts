@@ -137,10 +137,10 @@ async function trainAgents(
   const rows = [{ prompt: plan.task.prompts[0]! }]
   const answer = async (): Promise<EvaluationChain> =>
     (await trainer.evaluate({ rows, generations: 1, signal })).chains[0]!
-  // Also when a run is resumed: the agents are still as they were before its first update.
-  const before = await answer()
-  if (!plan.resume) await writeCommand(plan)
   try {
+    // Also when a run is resumed: the agents are still as they were before its first update.
+    const before = await answer()
+    if (!plan.resume) await writeCommand(plan)
     for await (const update of trainer.updates({ signal })) progress.update(stepOf(update, agents.length))
     progress.end()
     const after = await answer()
