@@ -33,7 +33,8 @@ async function observe(config: MAGRPOConfig): Promise<unknown> {
       call++
       if (failing && call > 6 && call <= 8) throw new Error('away')
       if (slow && call > 6) await new Promise((resolve) => setTimeout(resolve, 20))
-      if (config.collapse) reward += call < 7 ? 10 : -10
+      // Level for two updates after the evaluation of three rows, then a gain far above the noise, then a slow fall.
+      if (config.collapse) reward = call < 6 ? 0 : 1000 - 10 * (call - 6)
       return completions[0]!.map((text, k) => reward + text.length + completions[1]![k]!.split('a').length)
     },
     externalTransition: async ({ agentCompletions }) => {
