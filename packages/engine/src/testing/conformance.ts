@@ -136,23 +136,26 @@ function gradients(make: Make) {
 }
 
 function samplers(make: Make, tolerance: number) {
-  it.each([1, 0.7])('check 12: samples with the log-probs that it trains with, at temperature %d', async (temperature) => {
-    const client = await make()
-    const sampler = await client.sampler()
-    const prompt = Int32Array.from([1, 2, 3])
-    const sequences = await sampler.sample({ prompt, numSamples: 4, maxTokens: 6, temperature, seed: 5, stop: [] })
-    for (const { tokens, logprobs } of sequences) {
-      const whole = Int32Array.from([...prompt, ...tokens])
-      const weights = Float32Array.from({ length: whole.length - 1 }, (_, t) => (t >= prompt.length - 1 ? 1 : 0))
-      const datum = { tokens: whole.slice(0, -1), targets: whole.slice(1), weights, temperature }
-      const trained = (await client.forward([datum], { name: 'cross_entropy' })).logprobs[0]!
-      const asked = await sampler.logprobs(whole, { temperature })
-      logprobs.forEach((logprob, n) => {
-        expect(Math.abs(trained[prompt.length - 1 + n]! - logprob)).toBeLessThan(tolerance)
-        expect(Math.abs(asked[prompt.length - 1 + n]! - logprob)).toBeLessThan(tolerance)
-      })
-    }
-  })
+  it.each([1, 0.7])(
+    'check 12: samples with the log-probs that it trains with, at temperature %d',
+    async (temperature) => {
+      const client = await make()
+      const sampler = await client.sampler()
+      const prompt = Int32Array.from([1, 2, 3])
+      const sequences = await sampler.sample({ prompt, numSamples: 4, maxTokens: 6, temperature, seed: 5, stop: [] })
+      for (const { tokens, logprobs } of sequences) {
+        const whole = Int32Array.from([...prompt, ...tokens])
+        const weights = Float32Array.from({ length: whole.length - 1 }, (_, t) => (t >= prompt.length - 1 ? 1 : 0))
+        const datum = { tokens: whole.slice(0, -1), targets: whole.slice(1), weights, temperature }
+        const trained = (await client.forward([datum], { name: 'cross_entropy' })).logprobs[0]!
+        const asked = await sampler.logprobs(whole, { temperature })
+        logprobs.forEach((logprob, n) => {
+          expect(Math.abs(trained[prompt.length - 1 + n]! - logprob)).toBeLessThan(tolerance)
+          expect(Math.abs(asked[prompt.length - 1 + n]! - logprob)).toBeLessThan(tolerance)
+        })
+      }
+    },
+  )
 
   it('draws the same tokens from the same seed, and others from another', async () => {
     const sampler = await (await make()).sampler()
