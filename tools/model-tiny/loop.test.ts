@@ -1,8 +1,8 @@
-import { mkdtemp, readdir, readFile, writeFile, mkdir } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Datum, ForwardResult, OptimStepOptions, TrainingClient } from '@selfplay/engine'
-import { describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { ResumeError, runLoop } from './loop.js'
 import { recipe as bundled, type Recipe } from './recipe.js'
 
@@ -42,7 +42,13 @@ class OneWeight {
 }
 
 const asClient = (client: OneWeight): TrainingClient => client as unknown as TrainingClient
-const folder = (): Promise<string> => mkdtemp(join(tmpdir(), 'selfplay-loop-'))
+const folders: string[] = []
+afterAll(() => Promise.all(folders.map((made) => rm(made, { recursive: true, force: true }))))
+async function folder(): Promise<string> {
+  const made = await mkdtemp(join(tmpdir(), 'selfplay-loop-'))
+  folders.push(made)
+  return made
+}
 
 describe('runLoop', () => {
   it('runs every step once, with the learning rate of the recipe, and keeps the last checkpoint only', async () => {

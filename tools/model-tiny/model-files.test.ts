@@ -1,7 +1,7 @@
-import { mkdtemp, readFile, readdir } from 'node:fs/promises'
+import { mkdtemp, readFile, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { modelInfo } from '../../packages/model-tiny/src/index.js'
 import { trainBpe } from './bpe.js'
 import { countParameters, writeInitialModel } from './model-files.js'
@@ -15,8 +15,11 @@ const bpe = trainBpe(
   260,
 )
 const shape = { ...recipe.shape, layers: 2 }
+const folders: string[] = []
+afterAll(() => Promise.all(folders.map((made) => rm(made, { recursive: true, force: true }))))
 const write = async (seed: number): Promise<string> => {
   const folder = await mkdtemp(join(tmpdir(), 'selfplay-model-'))
+  folders.push(folder)
   await writeInitialModel(folder, shape, bpe, seed)
   return folder
 }
