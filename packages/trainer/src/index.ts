@@ -63,13 +63,8 @@ export type { CentralizedAdapter, RoleView } from './magrpo/roles.js'
 export { sampleNodes, toCompletion, type SamplingOptions } from './magrpo/sampling.js'
 export { MODEL_MANIFEST_FORMAT } from './magrpo/save-model.js'
 export { growTrees, jointGenerations, type TreeOptions, type TreeTimes, type Trees } from './magrpo/tree.js'
-export {
-  MAGRPOTrainer,
-  type EvaluateArgs,
-  type MAGRPOTrainerOptions,
-  type MAGRPOUpdate,
-  type TrainResult,
-} from './magrpo/trainer.js'
+export type { EvaluateArgs, TrainResult } from './magrpo/agent-loop.js'
+export { MAGRPOTrainer, type MAGRPOTrainerOptions, type MAGRPOUpdate } from './magrpo/trainer.js'
 export type * from './magrpo/types.js'
 export { runUpdate, type UpdateContext, type UpdateResult } from './magrpo/update.js'
 export type { LoopState, RunNotice } from './run/loop-session.js'

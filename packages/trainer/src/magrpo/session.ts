@@ -95,8 +95,11 @@ export class Session {
     const name = folder?.name ?? (extension?.trainer ?? 'MAGRPO').toLowerCase()
     for (const tracker of trackers)
       tracker.start({ name, config: settings as Record<string, unknown>, resumedAt: state.step })
-    if (resumed) await this.notice('resumed', 'info', `resumed after update ${state.step} from ${this.checkpoint}`)
-    for (const held of early) await this.notice(held.code, held.level, held.message)
+    if (resumed) {
+      const message = `resumed after update ${state.step} from ${this.checkpoint}`
+      await this.notice({ code: 'resumed', level: 'info', message })
+    }
+    for (const held of early) await this.notice(held)
     return state
   }
 
@@ -164,8 +167,7 @@ export class Session {
   }
 
   /** Tells something to the user, the run folder and the next update. */
-  async notice(code: Notice['code'], level: Notice['level'], message: string, step?: number): Promise<void> {
-    const notice: Notice = { code, level, message }
+  async notice(notice: Notice, step?: number): Promise<void> {
     this.options.onNotice(notice)
     this.pending.push(notice)
     if (this.opened) await this.folder?.events.append([{ ...(step !== undefined && { step }), ...notice }])
@@ -218,7 +220,8 @@ export class Session {
       config.keepCheckpoints,
       state.best ? [checkpointName(state.best.step)] : [],
     )
-    await this.notice('checkpoint', 'info', `checkpoint of update ${state.step}: ${this.checkpoint}`, state.step)
+    const message = `checkpoint of update ${state.step}: ${this.checkpoint}`
+    await this.notice({ code: 'checkpoint', level: 'info', message }, state.step)
   }
 
   async close(outcome: 'finished' | 'failed' | 'aborted'): Promise<void> {

@@ -1,23 +1,18 @@
 import { join, resolve } from 'node:path'
 import { CheckpointError, type CallOptions, type ExportOptions, type SamplingClient } from '@selfplay/engine'
 import { batchCount, batches, type Batch } from '../dataset.js'
-import { followSignal } from '../deadline.js'
 import { ConfigError } from '../errors.js'
-import { Grace } from '../grace.js'
-import { Samplers, seatAgents, type Table } from '../magrpo/agents.js'
-import { checkEvaluateArgs } from '../magrpo/check-evaluate.js'
+import { AgentLoop } from '../magrpo/agent-loop.js'
+import { seatAgents, type Table } from '../magrpo/agents.js'
 import { checkRow, checkTask, refuseUnknown } from '../magrpo/check-task.js'
 import type { ResolvedConfig } from '../magrpo/config.js'
-import { evaluateRows, type Evaluation } from '../magrpo/evaluate.js'
 import { RewardFailures } from '../magrpo/judge.js'
 import type { Notice } from '../magrpo/notices.js'
 import { saveAgents } from '../magrpo/save-model.js'
 import { Session } from '../magrpo/session.js'
-import type { TrainerState } from '../magrpo/state.js'
-import type { EvaluateArgs, MAGRPOTrainerOptions, TrainResult } from '../magrpo/trainer.js'
+import type { MAGRPOTrainerOptions } from '../magrpo/trainer.js'
 import type { PromptRow } from '../magrpo/types.js'
 import { policyOptim } from '../magrpo/update.js'
-import { deriveSeed } from '@selfplay/env'
 import { collectPairs } from './collect.js'
 import { resolveMadpo, type MADPOConfig, type PreferenceSettings } from './config.js'
 import { learnPairs } from './learn-pairs.js'
@@ -57,8 +52,6 @@ export interface MADPOUpdate {
   readonly notices: readonly Notice[]
 }
 
-const never = new AbortController().signal
-
 /**
  * Multi-agent direct preference optimisation, offline: joint answers are sampled once from the agents as they are, pairs of them
  * are chosen by their rewards, and each agent learns to prefer its half of the better answer, relative to a reference.
@@ -67,20 +60,17 @@ const never = new AbortController().signal
  *
  * @throws ConfigError, DatasetError at construction for anything that cannot work.
  */
-export class MADPOTrainer<Row extends PromptRow> {
+export class MADPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MADPOUpdate> {
   readonly config: ResolvedConfig
   readonly preference: PreferenceSettings
   readonly table: Table
-  private readonly options: MADPOTrainerOptions<Row>
-  private readonly samplers = new Samplers()
-  private readonly session: Session
+  protected readonly options: MADPOTrainerOptions<Row>
+  protected readonly session: Session
   private readonly pairsPath: string | null
-  private state: TrainerState | null = null
   private held: readonly PreferencePair[] | null = null
-  private consistent = true
-  private running = false
 
   constructor(options: MADPOTrainerOptions<Row>) {
+    super()
     const { agents, tokenizer, config = {}, run, trackers = [], onNotice = () => {} } = options
     refuseUnknown(options)
     for (const name of ['centralized', 'externalTransition']) {
@@ -114,47 +104,8 @@ export class MADPOTrainer<Row extends PromptRow> {
     return this.held
   }
 
-  /** Trains to the end. @throws as of {@link MADPOTrainer.updates}. */
-  async train(options: CallOptions = {}): Promise<TrainResult> {
-    for await (const _update of this.updates(options)) {
-      // The loop body is the caller's; train() has none.
-    }
-    const { step, seconds } = this.state!
-    return { steps: step, seconds, checkpoint: this.session.checkpoint }
-  }
-
-  /**
-   * Samples the pairs where there are none yet, then trains, giving out each finished update.
-   *
-   * @throws the signal's reason when aborted, after a checkpoint that resumes; DatasetError when no pair tells answers apart;
-   *   SelfplayError subclasses for everything that goes wrong, naming the place.
-   */
-  async *updates({ signal = never }: CallOptions = {}): AsyncGenerator<MADPOUpdate, void, undefined> {
-    if (this.running) throw new ConfigError('this trainer is already training: wait for it, or make a second one')
-    if (!this.consistent) {
-      throw new ConfigError(
-        'this trainer stopped in the middle of an update: make a new one that resumes from a checkpoint',
-      )
-    }
-    this.running = true
-    const own = followSignal(signal)
-    let outcome: 'finished' | 'failed' | 'aborted' = 'aborted'
-    try {
-      signal.throwIfAborted()
-      if (this.state) await this.session.reopen()
-      else this.state = await this.session.start()
-      await this.samplers.release()
-      await this.evaluateIfDue(false, own.signal)
-      this.held ??= await this.findPairs(own.signal)
-      yield* this.loop(this.held, own.signal)
-      outcome = 'finished'
-    } catch (error) {
-      if (!signal.aborted) outcome = 'failed'
-      throw error
-    } finally {
-      await this.stop(outcome)
-      own.release()
-    }
+  protected override get resumable(): boolean {
+    return this.held !== null
   }
 
   private async findPairs(signal: AbortSignal): Promise<readonly PreferencePair[]> {
@@ -191,7 +142,8 @@ export class MADPOTrainer<Row extends PromptRow> {
     const without = constantRows > 0 ? `; ${constantRows} rows have none: all their rewards are equal` : ''
     // Resuming compares settings with those of a checkpoint: without one, other settings could take these pairs for theirs.
     await this.session.save(this.state)
-    await this.session.notice('pairs', 'info', `${pairs.length} pairs of ${candidates} joint answers${without}`)
+    const message = `${pairs.length} pairs of ${candidates} joint answers${without}`
+    await this.session.notice({ code: 'pairs', level: 'info', message })
     return pairs
   }
 
@@ -200,10 +152,9 @@ export class MADPOTrainer<Row extends PromptRow> {
     return { epochs, batchSize: this.preference.pairsPerUpdate, order: 'shuffled', seed }
   }
 
-  private async *loop(
-    pairs: readonly PreferencePair[],
-    signal: AbortSignal,
-  ): AsyncGenerator<MADPOUpdate, void, undefined> {
+  /** Samples the pairs where there are none yet, then trains on them. */
+  protected override async *loop(signal: AbortSignal): AsyncGenerator<MADPOUpdate, void, undefined> {
+    const pairs = (this.held ??= await this.findPairs(signal))
     const { maxSteps, checkpointEvery } = this.config
     const all = batchCount(pairs, this.datasetOptions())!
     const totalSteps = Math.min(all, maxSteps ?? all)
@@ -218,111 +169,51 @@ export class MADPOTrainer<Row extends PromptRow> {
         if (last) break
       }
     }
-    await this.evaluateIfDue(true, signal)
-    await this.session.save(this.state!)
   }
 
   private async update(batch: Batch<PreferencePair>, totalSteps: number, signal: AbortSignal): Promise<MADPOUpdate> {
-    const grace = new Grace(signal, this.config.abortGraceSeconds)
     const started = performance.now()
     const { config, table } = this
     const { step } = this.state!
-    try {
-      const pairs = batch.rows.map(({ row }) => row)
-      const learnt = await learnPairs(table, pairs, {
-        beta: this.preference.dpoBeta,
-        optim: (policy) => policyOptim(policy, step, { config, table, totalSteps }),
-        step,
-        signal: grace.signal,
-        onWeightsChange: () => {
-          this.consistent = false
-          grace.start()
-        },
-      })
-      const seconds = (performance.now() - started) / 1000
-      const metrics = { step: step + 1, epoch: batch.epoch, pairs: pairs.length, ...learnt, 'time/total': seconds }
-      const { cursor, seconds: before } = this.state!
-      this.state = { ...this.state!, step: step + 1, cursor: cursor + 1, seconds: before + seconds }
-      this.consistent = true
-      const last = step + 1 === totalSteps
-      await this.session.update(metrics, [], last)
-      return {
-        step: step + 1,
-        totalSteps,
-        epoch: batch.epoch,
-        loss: learnt['loss']!,
-        accuracy: learnt['accuracy']!,
-        metrics,
-        seconds,
-        elapsedSeconds: this.state.seconds,
-        etaSeconds: seconds * (totalSteps - step - 1),
-        isLogged: step === 0 || (step + 1) % config.loggingSteps === 0 || last,
-        notices: [],
-      }
-    } finally {
-      grace.end()
-    }
-  }
-
-  private async evaluateIfDue(last: boolean, signal: AbortSignal): Promise<void> {
-    const { step, evaluatedAt } = this.state!
-    const { evalInterval } = this.config
-    const due = step === 0 || last || (evalInterval > 0 && step % evalInterval === 0)
-    if (!this.options.evalDataset || !due || evaluatedAt === step) return
-    const { metrics } = await this.runEvaluation({ signal })
-    const named = Object.entries(metrics).map(([name, value]) => [`eval/${name}`, value] as const)
-    await this.session.evaluation({ step, ...Object.fromEntries(named) })
-    this.state = { ...this.state!, evaluatedAt: step }
-  }
-
-  /** Lets the agents answer rows without training on them. @throws ConfigError when there are none. */
-  async evaluate(args: EvaluateArgs<Row> = {}): Promise<Evaluation> {
-    checkEvaluateArgs(args)
-    if (this.running) throw new ConfigError('evaluate: wait until the training loop has ended, or set evalInterval')
-    const own = followSignal(args.signal ?? never)
-    try {
-      return await this.runEvaluation({ ...args, signal: own.signal })
-    } finally {
-      await this.samplers.release()
-      own.release()
-    }
-  }
-
-  private runEvaluation(args: EvaluateArgs<Row>): Promise<Evaluation> {
-    const { config, table, samplers } = this
-    const rows = args.rows ?? this.options.evalDataset?.slice(0, config.evalNumSamples) ?? []
-    if (rows.length === 0) throw new ConfigError('evaluate: expected rows, or an evalDataset, got none')
-    return evaluateRows(
-      rows,
-      { config, table, task: this.options, samplers },
-      {
-        generations: args.generations ?? config.evalGenerations,
-        temperature: args.temperature ?? config.evalTemperature,
-        seed: args.seed ?? deriveSeed(config.seed, 'evaluation'),
-        failures: new RewardFailures(config.maxConsecutiveRewardFailures),
-        signal: args.signal ?? never,
+    const { metrics, seconds } = await this.frame.change(
+      signal,
+      config.abortGraceSeconds,
+      async ({ trainSignal, onWeightsChange }) => {
+        const pairs = batch.rows.map(({ row }) => row)
+        const learnt = await learnPairs(table, pairs, {
+          beta: this.preference.dpoBeta,
+          optim: (policy) => policyOptim(policy, step, { config, table, totalSteps }),
+          step,
+          signal: trainSignal,
+          onWeightsChange,
+        })
+        const seconds = (performance.now() - started) / 1000
+        const { cursor, seconds: before } = this.state!
+        this.state = { ...this.state!, step: step + 1, cursor: cursor + 1, seconds: before + seconds }
+        const counts = { step: step + 1, epoch: batch.epoch, pairs: pairs.length }
+        const row: Readonly<Record<string, number>> = { ...counts, ...learnt, 'time/total': seconds }
+        return { metrics: row, seconds }
       },
     )
+    const last = step + 1 === totalSteps
+    await this.session.update(metrics, [], last)
+    return {
+      step: step + 1,
+      totalSteps,
+      epoch: batch.epoch,
+      loss: metrics['loss']!,
+      accuracy: metrics['accuracy']!,
+      metrics,
+      seconds,
+      elapsedSeconds: this.state!.seconds,
+      etaSeconds: seconds * (totalSteps - step - 1),
+      isLogged: step === 0 || (step + 1) % config.loggingSteps === 0 || last,
+      notices: [],
+    }
   }
 
   /** Writes the agents' models as `MAGRPOTrainer.saveModel` does. */
   saveModel(directory: string, options: CallOptions & ExportOptions = {}): Promise<void> {
     return saveAgents(this.table, directory, options)
-  }
-
-  private async stop(outcome: 'finished' | 'failed' | 'aborted'): Promise<void> {
-    try {
-      await this.samplers.release()
-      const complete = this.state && this.held && this.consistent
-      if (complete && outcome !== 'finished') {
-        await this.session.save(this.state!).catch((error: unknown) => {
-          if (outcome === 'aborted') throw error
-          return this.session.notice('checkpoint', 'warning', `no checkpoint could be written: ${String(error)}`)
-        })
-      }
-    } finally {
-      this.running = false
-      await this.session.close(outcome)
-    }
   }
 }

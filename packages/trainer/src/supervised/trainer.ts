@@ -5,7 +5,8 @@ import { batches, type Batch } from '../dataset.js'
 import { optimiserOptions } from '../optimiser-settings.js'
 import { holdRefusedGradients } from '../refused-gradients.js'
 import { LoopSession, type RunNotice } from '../run/loop-session.js'
-import { TrainingLoop, type LoopSetup, type UpdateSignals } from '../run/training-loop.js'
+import type { UpdateSignals } from '../run/frame.js'
+import { TrainingLoop, type LoopSetup } from '../run/training-loop.js'
 import {
   FREE_SUPERVISED_SETTINGS,
   batchOptions,
