@@ -42,8 +42,18 @@ describe('RewardProcessors', () => {
     expect(RewardProcessors.exponential()(-1e6)).toBe(-Number.MAX_VALUE)
   })
 
-  it('refuses parameters that are not numbers it can use', () => {
-    expect(() => RewardProcessors.scale({ factor: Number.NaN })).toThrow(/scale.factor/)
-    expect(() => RewardProcessors.clamp({ min: 1, max: 0 })).toThrow(/min <= max/)
+  it('refuses parameters that it does not have or cannot use', () => {
+    const { scale, shift, clamp, exponential } = RewardProcessors
+    const refused: [() => unknown, RegExp][] = [
+      [() => scale({ factor: Number.NaN }), /scale\.factor: .* got NaN/],
+      [() => shift({ value: Infinity }), /shift\.value: .* got Infinity/],
+      [() => clamp({ min: 1, max: 0 }), /clamp: expected min <= max, got \{"min":1,"max":0\}/],
+      [() => scale({ facter: 100 } as never), /scale has no option "facter".*factor/],
+      [() => exponential({ base: 2 } as never), /exponential has no option "base"/],
+    ]
+    for (const [make, message] of refused) {
+      expect(make).toThrow(message)
+      expect(make).toThrow(expect.objectContaining({ name: 'RewardOptionsError' }) as Error)
+    }
   })
 })
