@@ -31,6 +31,9 @@ export function kuhnPayoff({ cards, history }: KuhnState): number {
   return (cards[0] > cards[1] ? 1 : -1) * (history === 'pp' ? 1 : 2)
 }
 
+/** Whether the hand ends with both cards on the table: nobody has given up. */
+const isShowdown = (history: string): boolean => history === 'pp' || history.endsWith('bb')
+
 const told = (history: string): string =>
   history === ''
     ? 'You move first.'
@@ -51,6 +54,14 @@ export const kuhnPoker: Game<KuhnState, KuhnMove> = {
     ),
   ],
   observe: ({ cards, history }, seat) => `Your card is the ${CARDS[cards[seat]!]}. ${told(history)} [pass] or [bet]?`,
+  outcome(state, seat) {
+    const { cards, history } = state
+    const shown = isShowdown(history)
+      ? ` Your card is the ${CARDS[cards[seat]!]}, the other the ${CARDS[cards[1 - seat]!]}.`
+      : ''
+    const won = kuhnPayoff(state) * (seat === 0 ? 1 : -1)
+    return `${told(history)}${shown} You ${won > 0 ? 'won' : 'lost'} ${Math.abs(won) === 1 ? '1 chip' : '2 chips'}.`
+  },
   parse(text) {
     const move = bracketedMove(text)
     if (move !== 'pass' && move !== 'bet')

@@ -12,6 +12,11 @@ export type Rounds = readonly (readonly [Throw, Throw])[]
 const lead = (rounds: Rounds): number =>
   rounds.reduce((sum, [a, b]) => sum + [0, 1, -1][(THROWS.indexOf(a) - THROWS.indexOf(b) + 3) % 3]!, 0)
 
+const thrown = (rounds: Rounds, seat: number): string => {
+  const last = rounds.at(-1)
+  return last ? `You threw ${last[seat]}, the other ${last[1 - seat]}. ` : ''
+}
+
 /** Both seats throw at the same time. Whoever leads after `rounds` rounds wins 1, the other loses 1; a draw is 0. */
 export function rockPaperScissors(rounds = 1): Game<Rounds, Throw> {
   return {
@@ -25,9 +30,11 @@ export function rockPaperScissors(rounds = 1): Game<Rounds, Throw> {
       ),
     ],
     observe(played, seat) {
-      const last = played.at(-1)
-      const before = last ? `You threw ${last[seat]}, the other ${last[1 - seat]}. ` : ''
-      return `${before}Round ${played.length + 1} of ${rounds}.`
+      return `${thrown(played, seat)}Round ${played.length + 1} of ${rounds}.`
+    },
+    outcome(played, seat) {
+      const ahead = seat === 0 ? lead(played) : -lead(played)
+      return `${thrown(played, seat)}${ahead === 0 ? 'It is a draw.' : ahead > 0 ? 'You won.' : 'You lost.'}`
     },
     parse(text) {
       const move = bracketedMove(text)

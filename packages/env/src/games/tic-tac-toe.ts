@@ -54,6 +54,10 @@ export const ticTacToe: Game<Board, number> = {
     ),
   ],
   observe: (board) => `${drawn(board)}\nYour move.`,
+  outcome(board, seat) {
+    const winner = winnerOf(board)
+    return `${drawn(board)}\n${winner === undefined ? 'It is a draw.' : winner === seat ? 'You won.' : 'You lost.'}`
+  },
   parse(text, board) {
     const move = bracketedMove(text)
     const cell = /^[1-9]$/.test(move) ? Number(move) - 1 : -1

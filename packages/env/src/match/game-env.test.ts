@@ -5,6 +5,7 @@ import { rockPaperScissors } from '../games/rock-paper-scissors.js'
 import { optimalTicTacToe, ticTacToe } from '../games/tic-tac-toe.js'
 import { playEnv } from '../play-env.js'
 import { randomMoves, scripted } from '../policies/scripted.js'
+import type { Game } from './game.js'
 import { GameEnv, type GameEnvOptions } from './game-env.js'
 
 const seed = 4
@@ -28,6 +29,31 @@ describe('GameEnv', () => {
       seed,
     })
     expect((await playEnv(together, scripted(['[paper]', '[scissors]']))).reward).toBe(1)
+  })
+
+  it('says at the end how it went, as far as the seat may know', async () => {
+    const last = async (env: GameEnv<never, never>, ...moves: string[]) => {
+      const { transcript } = await playEnv(env, scripted(moves))
+      return textOf(transcript.at(-1)!)
+    }
+    const env = <S, M>(game: Game<S, M>, own: number, ...moves: string[]) =>
+      new GameEnv(game, { seat: own, opponents: { [1 - own]: scripted(moves) }, seed }) as unknown as GameEnv<
+        never,
+        never
+      >
+    expect(await last(env(ticTacToe, 0, '[4]', '[5]'), '[1]', '[2]', '[3]')).toBe('X X X\nO O 6\n7 8 9\nYou won.')
+    expect(await last(env(ticTacToe, 1, '[1]', '[2]', '[3]'), '[4]', '[5]')).toMatch(/You lost\.$/)
+    expect(await last(env(rockPaperScissors(1), 1, '[rock]'), '[paper]')).toBe(
+      'You threw paper, the other rock. You won.',
+    )
+    expect(await last(env(rockPaperScissors(1), 0, '[rock]'), '[rock]')).toMatch(/It is a draw\.$/)
+    expect(await last(env(kuhnPoker, 0, '[pass]'), '[bet]')).toBe('Moves so far: bet, pass. You won 1 chip.')
+    expect(await last(env(kuhnPoker, 1, '[bet]'), '[bet]')).toMatch(
+      /^Moves so far: bet, bet\. Your card is the \w+, the other the \w+\. You (won|lost) 2 chips\.$/,
+    )
+    const parts = Object.entries(ticTacToe).filter(([name]) => name !== 'outcome')
+    const silent = Object.fromEntries(parts) as unknown as typeof ticTacToe
+    expect(await last(env(silent, 0, '[4]', '[5]'), '[1]', '[2]', '[3]')).toBe('[3]')
   })
 
   it('pays for an illegal move and says why', async () => {

@@ -88,7 +88,10 @@ export class GameEnv<State, Move> implements MessageEnv {
     this.#state = this.game.apply(this.#state, moves.set(this.seat, move), this.#random)
     await this.#advance(signal)
     const score = this.#score()
-    if (score !== null) return { reward: score, episodeDone: true, nextMessages: [] }
+    if (score !== null) {
+      const told = this.game.outcome?.(this.#state, this.seat)
+      return { reward: score, episodeDone: true, nextMessages: told === undefined ? [] : [user(told)] }
+    }
     const nextMessages = [user(this.game.observe(this.#state, this.seat))]
     return { reward: 0, episodeDone: false, nextMessages }
   }

@@ -20,6 +20,8 @@ export interface Game<State = unknown, Move = unknown> {
   opening(seat: number, state: State): readonly Message[]
   /** What a seat is told when it has to move. It must hold nothing that the seat may not see. */
   observe(state: State, seat: number): string
+  /** What a seat is told once the game is over for it. Games that lack it say nothing then. */
+  outcome?(state: State, seat: number): string
   /** Reads a move. @throws IllegalMoveError when the text is none, or one that is not allowed */
   parse(text: string, state: State, seat: number): Move
   /** Makes the moves of all seats that `toAct` named. */
