@@ -138,7 +138,7 @@ const frame: ComparisonFrame = ({ completionA, completionB }) => {
 }
 
 await trainSupervised({
-  client: judgeModel!,
+  model: judgeModel!,
   dataset: balanceOrders(training, 'both').map((one) => comparisonExample(one, renderer, frame)),
   learningRate: isTiny ? 1e-3 : 2e-5,
   epochs: Number(values.epochs),

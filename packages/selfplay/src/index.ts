@@ -17,7 +17,9 @@ export {
   type LoadedActorCritic,
   type LoadedCritic,
 } from './critics.js'
+export { type ModelChoice, type TrainedModel } from './train-model.js'
 export { trainRL, type TrainRLConfig, type TrainRLResult } from './train-rl.js'
+export { trainSupervised, type TrainSupervisedConfig, type TrainSupervisedResult } from './train-supervised.js'
 export { fixedDecimals } from './fixed-decimals.js'
 export { rewardCurve, type CurveOptions } from './terminal/curve.js'
 export { oneLine, stripControls } from './terminal/strip.js'
