@@ -54,12 +54,21 @@ describe('trainRL', () => {
     await again!.dispose()
   })
 
-  it('goes on with a run that was stopped', async () => {
+  it('goes on with a run that was stopped, to the very same metrics and weights', async () => {
+    const named = { ...settings, steps: 4, model, renderer: 'chatml', load: { threads: 1 } }
+    const outcome = async (run: string) => {
+      const lines = (await readFile(join(run, 'metrics.jsonl'), 'utf8')).trim().split('\n')
+      const exact = lines.map((line) =>
+        Object.entries(JSON.parse(line) as Record<string, number>).filter(([name]) => !/^(time|perf)\//.test(name)),
+      )
+      return { exact, weights: await readFile(join(run, 'model', 'model.safetensors'), 'base64') }
+    }
+    const whole = join(folder, 'whole')
+    await trainRL({ ...named, run: whole })
     const directory = join(folder, 'stopped')
     const stop = new AbortController()
-    const onUpdate = () => stop.abort(new Error('enough'))
-    const named = { ...settings, model, renderer: 'chatml', run: directory }
-    await expect(trainRL({ ...named, onUpdate }, { signal: stop.signal })).rejects.toThrow('enough')
+    const onUpdate = ({ step }: { step: number }) => step === 2 && stop.abort(new Error('enough'))
+    await expect(trainRL({ ...named, run: directory, onUpdate }, { signal: stop.signal })).rejects.toThrow('enough')
     const steps: number[] = []
     const resumed = {
       ...named,
@@ -67,7 +76,10 @@ describe('trainRL', () => {
       onUpdate: (update: { step: number }) => steps.push(update.step),
     }
     await trainRL(resumed)
-    expect(steps).toEqual([2])
+    expect(steps).toEqual([3, 4])
+    const want = await outcome(whole)
+    expect(want.exact).toHaveLength(4)
+    expect(await outcome(directory)).toEqual(want)
   })
 
   it('trains a client in place, with its own renderer, and leaves it open', async () => {
