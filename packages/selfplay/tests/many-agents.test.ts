@@ -118,6 +118,31 @@ describe('on onnxruntime', () => {
     await Promise.all(agents.map((agent) => agent.dispose()))
   })
 
+  it('reference KL: the base under a fresh adapter is where it starts; under a trained one it is named', async () => {
+    const tokenizer = new Letters(256, 3)
+    const loaded = { ...settings(), mode: 'adapters', lora: { rank: 2 }, tokenizer } as const
+    const agents = await loadAgents(folder('qwen2'), 2, loaded)
+    const base = await qwen()
+    const reference = await base.snapshot()
+    /** What agent 0's KL is at the first update, before it changes anything. */
+    const firstKl = async (references?: readonly (typeof reference | null)[], agentLearningRate = 1e-3) => {
+      const trainer = new MAGRPOTrainer({
+        agents,
+        trainDataset,
+        rewardFunc: early,
+        config: { ...config, agentLearningRate, referenceKl: { estimator: 'k3' } },
+        ...(references && { references }),
+      })
+      const kls: number[] = []
+      for await (const { metrics } of trainer.updates()) kls.push(metrics['agent_0/reference_kl']!)
+      return kls[0]!
+    }
+    expect(Math.abs(await firstKl(undefined, 0.05))).toBeLessThan(1e-6) // the adapter adds nothing yet: its start is the base
+    expect(await firstKl([reference, null])).toBeGreaterThan(1e-4) // it has moved away from the base
+    expect(Math.abs(await firstKl())).toBeLessThan(1e-6) // but not from where this run starts
+    await Promise.all([...agents, base].map((client) => client.dispose()))
+  })
+
   it('IAC: agents with value heads take one step for policy and values, and are saved with their heads', async () => {
     const tokenizer = new Letters(256, 3)
     const agents = await loadActorCritics(folder('qwen2'), 2, { ...settings(), tokenizer })
