@@ -1,3 +1,4 @@
+import { namesOf } from './options.js'
 import { EnvInputError } from './errors.js'
 import type { MetricReducers, Metrics } from './metrics.js'
 import type { RolloutFailure } from './rollout/failure.js'
@@ -92,15 +93,19 @@ export interface GroupOptions extends Omit<EnvGroupBuilder, 'makeEnvs' | 'makeEn
   readonly tags?: readonly string[]
 }
 
+const checkNames = namesOf<GroupOptions>('groupOf', 'size', 'tags', 'computeGroupRewards', 'metricReducers', 'cleanup')
+
 /** A group of `size` environments, each made by the same function. */
 export function groupOf(
   makeEnv: (slot: number, options: CallOptions) => Awaitable<Env>,
-  { size, tags = [], ...rest }: GroupOptions,
+  options: GroupOptions,
 ): EnvGroupBuilder {
+  checkNames(options)
+  const { size, tags = [], ...rest } = options
   return {
     ...rest,
     makeEnv,
-    makeEnvs: (options) => Promise.all(repeat(size, async (slot) => makeEnv(slot, options))),
+    makeEnvs: (call) => Promise.all(repeat(size, async (slot) => makeEnv(slot, call))),
     loggingTags: () => tags,
   }
 }

@@ -56,6 +56,12 @@ describe('playEnv', () => {
     expect(sizes).toEqual([2, 5])
   })
 
+  it('refuses an option that it does not have, with the nearest known one', async () => {
+    const playing = playEnv(mockMessageEnv(), scripted(['a']), { maxTurn: 3 } as never)
+    await expect(playing).rejects.toThrow(/playEnv has no option "maxTurn".*maxTurns/)
+    expect(() => modelPolicy({ maxToken: 3 } as never)).toThrow(/modelPolicy has no option "maxToken".*maxTokens/)
+  })
+
   it('stops at maxTurns and lets the environment grade what was reached', async () => {
     const env: MessageEnv = {
       ...mockMessageEnv(() => go([user('more')], { reward: 1 })),

@@ -7,6 +7,7 @@ import type { MessageEnv } from './message-env.js'
 import type { Logs, Metrics } from './metrics.js'
 import { endOf, messageOf, type MessagePolicy, type PolicyReply } from './policies/policy.js'
 import { deriveSeed } from './random.js'
+import { namesOf } from './options.js'
 import type { StopReason } from './stop-reason.js'
 
 export interface PlayEnvOptions {
@@ -20,6 +21,15 @@ export interface PlayEnvOptions {
   readonly seed?: number
   readonly signal?: AbortSignal
 }
+
+const checkNames = namesOf<PlayEnvOptions>(
+  'playEnv',
+  'maxTurns',
+  'replyTimeoutSeconds',
+  'envTimeoutSeconds',
+  'seed',
+  'signal',
+)
 
 /** One reply, and what the environment made of it. */
 export interface EpisodeTurn {
@@ -49,6 +59,7 @@ export interface Episode {
  *   break the contract; TimeoutError; the signal's reason when aborted. The environment is closed in any case
  */
 export async function playEnv(env: MessageEnv, policy: MessagePolicy, options: PlayEnvOptions = {}): Promise<Episode> {
+  checkNames(options)
   const { maxTurns = 1000, replyTimeoutSeconds = null, envTimeoutSeconds = 300, seed, signal = neverAborted } = options
   if (!Number.isInteger(maxTurns) || maxTurns < 1)
     throw new EnvInputError(`maxTurns: expected an integer of at least 1, got ${maxTurns}`)

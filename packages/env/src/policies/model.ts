@@ -1,4 +1,5 @@
 import { createTranscript, type Renderer, type Transcript } from '@selfplay/renderers'
+import { namesOf } from '../options.js'
 import type { Sampler } from '../sampler.js'
 import type { MessagePolicy } from './policy.js'
 
@@ -11,8 +12,12 @@ export interface ModelPolicyOptions {
   readonly history?: 'sampled' | 'template'
 }
 
+const checkNames = namesOf<ModelPolicyOptions>('modelPolicy', 'renderer', 'sample', 'maxTokens', 'history')
+
 /** A model. Replies come with the tokens that they were sampled as, and with how they ended. */
-export function modelPolicy({ renderer, sample, maxTokens, history = 'sampled' }: ModelPolicyOptions): MessagePolicy {
+export function modelPolicy(options: ModelPolicyOptions): MessagePolicy {
+  checkNames(options)
+  const { renderer, sample, maxTokens, history = 'sampled' } = options
   const transcripts = new WeakMap<object, Transcript>()
   return async ({ messages, tools, episode, turn, seed, signal }) => {
     const known = transcripts.get(episode)

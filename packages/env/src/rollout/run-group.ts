@@ -1,3 +1,4 @@
+import { namesOf } from '../options.js'
 import { bounded, follow } from '../deadline.js'
 import { neverAborted } from '../on-abort.js'
 import { checkMetrics } from '../conversation.js'
@@ -28,6 +29,19 @@ export interface GroupRunOptions {
   readonly seed?: number
   readonly signal?: AbortSignal
 }
+
+/** The names of {@link GroupRunOptions}. */
+export const groupRunNames = [
+  'sample',
+  'limits',
+  'strategy',
+  'concurrency',
+  'rewardTimeoutSeconds',
+  'filter',
+  'seed',
+  'signal',
+] as const satisfies readonly (keyof GroupRunOptions)[]
+const checkNames = namesOf<GroupRunOptions>('runGroup', ...groupRunNames)
 
 /** Options of group runs, complete and checked. */
 export interface RunSettings {
@@ -70,6 +84,7 @@ export function runSettings(options: GroupRunOptions): RunSettings {
  *   environments are closed
  */
 export function runGroup(builder: EnvGroupBuilder, options: GroupRunOptions): Promise<TrajectoryGroup> {
+  checkNames(options)
   return runGroupWith(builder, runSettings(options), options.seed, options.signal ?? neverAborted)
 }
 

@@ -1,15 +1,18 @@
+import { namesOf } from '../options.js'
 import { follow } from '../deadline.js'
 import { neverAborted } from '../on-abort.js'
 import type { EnvGroupBuilder, TrajectoryGroup } from '../group.js'
 import { Limiter } from '../limiter.js'
 import { deriveSeed } from '../random.js'
 import type { FailureGuard } from './failure-guard.js'
-import { runGroupWith, runSettings, type GroupRunOptions } from './run-group.js'
+import { groupRunNames, runGroupWith, runSettings, type GroupRunOptions } from './run-group.js'
 
 export interface GroupsRunOptions extends GroupRunOptions {
   /** Stops the run when too many groups fail in a row, counted in the order of the builders. Default: none. */
   readonly guard?: FailureGuard
 }
+
+const checkNames = namesOf<GroupsRunOptions>('runGroups', ...groupRunNames, 'guard')
 
 /**
  * Runs the groups of a batch. At most `concurrency` rollouts run at once over all groups, and at most as many groups are open.
@@ -22,6 +25,7 @@ export async function runGroups(
   builders: readonly EnvGroupBuilder[],
   options: GroupsRunOptions,
 ): Promise<TrajectoryGroup[]> {
+  checkNames(options)
   const { guard, seed, signal = neverAborted } = options
   signal.throwIfAborted()
   const settings = runSettings(options)

@@ -2,6 +2,7 @@ import { bounded, type Deadline } from '../deadline.js'
 import { neverAborted } from '../on-abort.js'
 import { checkMetrics } from '../conversation.js'
 import { EnvContractError, EnvInputError, TimeoutError } from '../errors.js'
+import { namesOf } from '../options.js'
 import { deriveSeed } from '../random.js'
 import type { Sampler } from '../sampler.js'
 import { STOP_REASONS, isStopReason, type StopReason } from '../stop-reason.js'
@@ -19,19 +20,17 @@ export interface RolloutOptions {
   readonly signal?: AbortSignal
 }
 
+const checkNames = namesOf<RolloutOptions>('runRollout', 'env', 'sample', 'limits', 'seed', 'signal')
+
 /**
  * Plays one episode of an environment with a sampler.
  *
  * @returns the trajectory. One that a limit ended is returned too, with the reason
  * @throws RolloutError naming the boundary where it failed; the signal's reason when aborted
  */
-export function runRollout({
-  env,
-  sample,
-  limits = {},
-  seed,
-  signal = neverAborted,
-}: RolloutOptions): Promise<Trajectory> {
+export function runRollout(options: RolloutOptions): Promise<Trajectory> {
+  checkNames(options)
+  const { env, sample, limits = {}, seed, signal = neverAborted } = options
   return new Rollout(env, sample, limitsFor(env, parseLimits(limits, 'limits')), seed, signal).run()
 }
 
