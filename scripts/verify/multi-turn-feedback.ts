@@ -4,7 +4,7 @@ import { loadAgents } from '../../packages/selfplay/src/agents.js'
 import type { SettingFlags } from '../../packages/selfplay/src/command/settings.js'
 import { multiTurnFeedbackTiny } from '../../packages/selfplay/src/recipes.js'
 import type { CheckContext, LearningCheck } from './check.js'
-import { atLeast, mean, type Finding } from './finding.js'
+import { atLeast, atMost, mean, type Finding } from './finding.js'
 import { trainRun, type TrainRun } from './train-run.js'
 
 /** Joint answers per prompt, of each evaluation. */
@@ -21,7 +21,9 @@ export const multiTurnFeedbackCheck: LearningCheck = {
 
 /** @param recipe flags of `selfplay train`. */
 async function verifyMultiTurn(recipe: SettingFlags, context: CheckContext): Promise<readonly Finding[]> {
+  const started = performance.now()
   const run = await trainRun('multi-turn-feedback', recipe, context)
+  const seconds = (performance.now() - started) / 1000
   const agents = Array.from({ length: run.plan.task.agents }, (_, agent) => `agent_${agent}`)
   const before = await evaluate(
     run,
@@ -37,6 +39,7 @@ async function verifyMultiTurn(recipe: SettingFlags, context: CheckContext): Pro
   const turn = (rewards: readonly Rewards[], index: 0 | 1) => mean(rewards.map((pair) => pair[index]))
   const answers = `${ANSWERS} joint answers to ${run.plan.task.prompts.length} prompts`
   return [
+    atMost('seconds of the whole training', seconds, 300),
     atLeast(`turn 1: gain in mean reward over ${answers}`, turn(after, 0) - turn(before, 0), 0.15),
     atLeast(`turn 2: gain in mean reward over ${answers}`, turn(after, 1) - turn(before, 1), 0.15),
     atLeast('mean reward of turn 2 less that of turn 1', turn(after, 1) - turn(after, 0), -0.02),
