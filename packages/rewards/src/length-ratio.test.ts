@@ -41,6 +41,9 @@ describe('lengthRatio', () => {
   it('has other targets on request, and refuses impossible ones', () => {
     expect(lengthRatio('ab', 'ab', { targetMin: 1, targetMax: 1 })).toBe(1)
     expect(() => lengthRatioReward({ targetMin: 4 })).toThrow(/targetMin <= targetMax/)
+    expect(() => lengthRatioReward({ targetMin: Number.NaN })).toThrow(/targetMin: .* got NaN/)
+    expect(() => lengthRatioReward({ targetmax: 4 } as never)).toThrow(/no option "targetmax".*targetMax/)
+    expect(() => lengthRatio('a', 'b', { emptyFirst: 'one' } as never)).toThrow(/emptyFirst/)
   })
 
   it('judges all joint answers of a node at once', async () => {
