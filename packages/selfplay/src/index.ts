@@ -9,6 +9,7 @@ export * from '@selfplay/trainer'
 // One shape in two packages.
 export { type CallOptions } from '@selfplay/engine'
 export { loadAgents, type LoadAgentsOptions, type LoadedAgent } from './agents.js'
+export { complete, type CompleteOptions } from './complete.js'
 export {
   loadActorCritics,
   loadCritic,

@@ -36,8 +36,8 @@ export interface RequestLimits {
  */
 export function checkRequest(request: SampleRequest, limits: RequestLimits): Task {
   const { prompt, ...rest } = request
-  const options = parseOptions(rest)
   checkPrompt(prompt, limits.vocabSize)
+  const options = parseOptions(rest)
   const room = limits.contextLength - prompt.length
   if (room < 1) {
     throw new ContextOverflowError(
@@ -90,9 +90,11 @@ function parseOptions(options: Omit<SampleRequest, 'prompt'>) {
 /** @throws InvalidInputError when a token list is no Int32Array, is empty, or holds ids outside the vocabulary. */
 export function checkPrompt(prompt: Int32Array, vocabSize: number, what = 'prompt'): void {
   if (!(prompt instanceof Int32Array)) {
-    throw new InvalidInputError(`sample: ${what}: expected an Int32Array of token ids, got ${typeof prompt}`, {
-      field: what,
-    })
+    const got = Array.isArray(prompt) ? 'an array' : `a ${typeof prompt}`
+    throw new InvalidInputError(
+      `sample: ${what}: expected an Int32Array of token ids, got ${got}: use Int32Array.from(tokenizer.encode(text))`,
+      { field: what },
+    )
   }
   if (prompt.length === 0) {
     throw new InvalidInputError(`sample: ${what} is empty: expected at least one token (a begin-of-text id will do)`, {
