@@ -1,4 +1,4 @@
-import { fixed, mean } from './numbers.js'
+import { counted, fixed, mean } from './numbers.js'
 
 export interface CurveOptions {
   /** Columns of the whole picture, numbers included. */
@@ -32,7 +32,7 @@ export function rewardCurve(rewards: readonly number[], { width, height = 6 }: C
     const label = row === height - 1 ? fixed(high) : row === 0 ? fixed(low) : ''
     return `${label.padStart(AXIS)} |${line.padEnd(columns)}${beside ? `  ${notes[index] ?? ''}` : ''}`.trimEnd()
   })
-  const last = `${rewards.length} updates`
+  const last = counted(rewards.length, 'update')
   const axis = `${' '.repeat(AXIS)} +${'-'.repeat(columns)}`
   const scale = `${' '.repeat(AXIS + 2)}1${last.padStart(Math.max(last.length + 1, columns - 1))}`
   return `${[...rows, axis, scale, ...(beside ? [] : notes)].join('\n')}\n`

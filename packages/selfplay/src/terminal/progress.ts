@@ -7,7 +7,9 @@ export interface ProgressStep {
   readonly step: number
   /** Null: unknown. */
   readonly total: number | null
-  /** Mean reward of this update; NaN when it had none. */
+  /** Turns that the run may have: with several, the line says that its reward is the first turn's. */
+  readonly turns: number
+  /** Mean reward of this update's first turn; NaN when it had none. */
   readonly reward: number
   /** Norm of the gradient, mean over agents; undefined when no agent took a step. */
   readonly gradient: number | undefined
@@ -19,25 +21,36 @@ export interface ProgressStep {
 
 /** Updates whose mean reward is shown. */
 const WINDOW = 10
-const BAR = 28
+const BAR = { most: 28, least: 6 } as const
 
-/** The line of one update; in a live terminal with a bar, within `width` columns. `reward` is a mean over the last ten updates. */
-export function progressLine(state: ProgressStep, reward: number, width: number, bar: boolean): string {
-  const { step, total, gradient, tokensPerSecond, etaSeconds } = state
+/** What the line says a reward is: its mean over so many updates. */
+export interface ShownReward {
+  readonly mean: number
+  readonly updates: number
+}
+
+/** The line of one update; in a live terminal with a bar, within `width` columns. */
+export function progressLine(state: ProgressStep, reward: ShownReward, width: number, bar: boolean): string {
+  const { step, total, turns, gradient, tokensPerSecond, etaSeconds } = state
   const digits = total === null ? 1 : String(total).length
-  const head = `  update ${String(step).padStart(digits)}${total === null ? '' : `/${total}`}  reward ${fixed(reward)}`
+  const place = `  update ${String(step).padStart(digits)}${total === null ? '' : `/${total}`}`
+  const window = reward.updates === 0 ? '' : ` (mean of ${reward.updates})`
+  const head = `${place}  ${turns > 1 ? 'turn 1 ' : ''}reward ${fixed(reward.mean)}${window}`
   const left = `${duration(etaSeconds)} left`
   const speed = `${short(tokensPerSecond)} tok/s`
   if (!bar) return [head, `gradient ${gradient === undefined ? '-' : magnitude(gradient)}`, speed, left].join('  ')
   const forms = [[head, speed, left], [head, left], [head]]
-  if (total !== null) forms.unshift([head, barOf(step / total), speed, left])
+  const room = width - 1 - [head, '', speed, left].join('  ').length
+  if (total !== null && room >= BAR.least) {
+    forms.unshift([head, barOf(step / total, Math.min(BAR.most, room)), speed, left])
+  }
   const lines = forms.map((parts) => parts.join('  '))
   return (lines.find((line) => line.length < width) ?? head).slice(0, width - 1)
 }
 
-function barOf(share: number): string {
-  const done = Math.round(Math.min(1, Math.max(0, share)) * BAR)
-  return '#'.repeat(done) + '-'.repeat(BAR - done)
+function barOf(share: number, length: number): string {
+  const done = Math.round(Math.min(1, Math.max(0, share)) * length)
+  return '#'.repeat(done) + '-'.repeat(length - done)
 }
 
 /** Shows how a run goes: one line that is rewritten in a live terminal, a line per logged update elsewhere. */
@@ -84,8 +97,9 @@ export class Progress {
     this.latest = undefined
   }
 
-  private get reward(): number {
-    return this.rewards.length === 0 ? Number.NaN : mean(this.rewards)
+  private get reward(): ShownReward {
+    const updates = this.rewards.length
+    return { mean: updates === 0 ? Number.NaN : mean(this.rewards), updates }
   }
 
   private draw(): void {

@@ -130,6 +130,7 @@ describe('the reward curve', () => {
 
   it('shows one update, equal rewards, and none', () => {
     expect(rewardCurve([0.5], { width: 100 })).toContain('last 20 %   0.50')
+    expect(rewardCurve([0.5], { width: 100 })).toMatch(/ 1 update\n$/)
     expect(rewardCurve([-1, -1], { width: 100 })).toContain(' 0.00 |')
     expect(rewardCurve([], { width: 100 })).toBe('no rewards yet\n')
     expect(rewardCurve([Number.NaN], { width: 100 })).toBe('no rewards yet\n')
@@ -139,6 +140,7 @@ describe('the reward curve', () => {
 const step: ProgressStep = {
   step: 118,
   total: 160,
+  turns: 1,
   reward: 0.91,
   gradient: 0.84,
   tokensPerSecond: 3100,
@@ -148,19 +150,29 @@ const step: ProgressStep = {
 
 describe('the progress line', () => {
   it('has a bar in a terminal and the gradient in a file', () => {
-    expect(progressLine(step, 0.912, 100, true)).toBe(
-      '  update 118/160  reward 0.91  #####################-------  3.1 k tok/s  0:14 left',
+    const ten = { mean: 0.912, updates: 10 }
+    expect(progressLine(step, ten, 100, true)).toBe(
+      '  update 118/160  reward 0.91 (mean of 10)  #####################-------  3.1 k tok/s  0:14 left',
     )
-    expect(progressLine(step, 0.912, 80, false)).toBe(
-      '  update 118/160  reward 0.91  gradient 0.84  3.1 k tok/s  0:14 left',
+    expect(progressLine(step, ten, 80, true)).toBe(
+      '  update 118/160  reward 0.91 (mean of 10)  ########---  3.1 k tok/s  0:14 left',
     )
-    expect(progressLine({ ...step, gradient: undefined, total: null }, Number.NaN, 80, false)).toBe(
-      '  update 118  reward -  gradient -  3.1 k tok/s  0:14 left',
+    expect(progressLine(step, ten, 80, false)).toBe(
+      '  update 118/160  reward 0.91 (mean of 10)  gradient 0.84  3.1 k tok/s  0:14 left',
+    )
+    expect(
+      progressLine({ ...step, gradient: undefined, total: null }, { mean: Number.NaN, updates: 0 }, 80, false),
+    ).toBe('  update 118  reward -  gradient -  3.1 k tok/s  0:14 left')
+  })
+
+  it('says whose reward it shows where there are several turns', () => {
+    expect(progressLine({ ...step, turns: 2 }, { mean: 0.5, updates: 3 }, 100, false)).toContain(
+      '  turn 1 reward 0.50 (mean of 3)  ',
     )
   })
 
   it.each([80, 60, 45, 30, 20])('fits in %i columns', (width) => {
-    const line = progressLine(step, 0.912, width, true)
+    const line = progressLine(step, { mean: 0.912, updates: 10 }, width, true)
     expect(line.length).toBeLessThan(width)
     expect(line).toMatch(/^ {2}update 118\/160/)
   })
@@ -180,8 +192,8 @@ describe('progress', () => {
     progress.print('note      hello\n')
     progress.end()
     const lines = screen.written().split('\r\u001b[K')
-    expect(lines[1]).toMatch(/update {3}1\/160 {2}reward 0\.00/)
-    expect(lines[2]).toMatch(/update {3}2\/160 {2}reward 0\.50/)
+    expect(lines[1]).toMatch(/update {3}1\/160 {2}reward 0\.00 \(mean of 1\)/)
+    expect(lines[2]).toMatch(/update {3}2\/160 {2}reward 0\.50 \(mean of 2\)/)
     expect(lines[3]).toBe('note      hello\n')
     expect(lines[4]).toMatch(/update {3}2\/160.*\n$/)
   })
@@ -203,7 +215,7 @@ describe('progress', () => {
     const progress = new Progress(screen)
     for (let i = 0; i < 20; i++) progress.update({ ...step, reward: i < 10 ? 0 : i % 2 === 0 ? 1 : Number.NaN })
     // The last ten known rewards are five ones and five zeros.
-    expect(screen.written().trimEnd().split('\n').at(-1)).toContain('reward 0.50')
+    expect(screen.written().trimEnd().split('\n').at(-1)).toContain('reward 0.50 (mean of 10)')
   })
 })
 
