@@ -8,6 +8,8 @@ export interface InspectOptions {
   readonly prompt?: number
   /** Whole texts instead of a line each. */
   readonly full?: true
+  /** Every joint answer; default: the best and the worst of each node. */
+  readonly all?: true
 }
 
 /** Adds `selfplay inspect` to the program. */
@@ -18,6 +20,7 @@ export function addInspect(program: Command, inspect: (run: string, options: Ins
     .addArgument(new Argument('<run>', 'the run folder').argParser(someText))
     .option('--update <n>', 'which one (default: the newest)', wholeFrom(1))
     .option('--prompt <n>', 'only this prompt of the data set, counted from 1', wholeFrom(1))
+    .option('--all', 'every joint answer (default: the best 3 and the worst 3 of each node)')
     .option('--full', 'whole texts instead of a line each')
     .addOption(new Option('--verbose', 'show where in the code an error arose'))
     .action((run: string, options: InspectOptions) => inspect(run, options))

@@ -74,7 +74,7 @@ const child = (step: number) => node({ step, path: [0] }, [answer(0, 0.5, { endi
 
 describe('selfplay inspect', () => {
   it('shows a tree: prompts, joint answers, rewards, returns, advantages, and who was ended and why', () => {
-    const text = treeText([root(1), child(1)], { screen, full: false })
+    const text = treeText([root(1), child(1)], { screen, full: false, all: false })
     expect(text).toMatchInlineSnapshot(`
       "turn 1
           prompt A  prompt for 0
@@ -98,8 +98,24 @@ describe('selfplay inspect', () => {
     `)
   })
 
+  it('shows the best and the worst of many answers and says how many are left out, or all of them', () => {
+    const rewards = [0.5, 0.9, null, 0.1, 0.7, 0.3, 0.8, 0.2, 0.6]
+    const many = node(
+      { step: 1 },
+      rewards.map((reward, k) => answer(k, reward)),
+    )
+    const text = treeText([many], { screen, full: false, all: false })
+    expect([...text.matchAll(/^ {2}(\d+) {2}reward/gm)].map((match) => Number(match[1]))).toEqual([2, 7, 5, 6, 8, 4])
+    expect(text).toMatch(/^ {2}\.\.\. 3 more answers: --all shows everything$/m)
+    const all = treeText([many], { screen, full: false, all: true })
+    expect([...all.matchAll(/^ {2}(\d+) {2}reward/gm)].map((match) => Number(match[1]))).toEqual([
+      1, 2, 3, 4, 5, 6, 7, 8, 9,
+    ])
+    expect(all).not.toContain('--all')
+  })
+
   it('shows whole texts, still without control sequences', () => {
-    const text = treeText([root(1)], { screen, full: true })
+    const text = treeText([root(1)], { screen, full: true, all: false })
     expect(text).toMatch(/agent 0 says x\n +and more\n/)
     expect(Array.from(text).filter((character) => character < ' ' && character !== '\n')).toEqual([])
   })
@@ -119,7 +135,7 @@ describe('selfplay inspect', () => {
           ],
         },
       ],
-      { screen, full: false },
+      { screen, full: false, all: false },
     )
     expect(text).toContain('1 (A1 B2)  reward 1.00  processed 2.00')
     expect(text).toContain('expected A 0.10 B 0.40')
@@ -168,6 +184,7 @@ describe('selfplay inspect', () => {
     expect(all.out).toContain(
       `run       ${directory} (MAGRPO)\nupdate    1 (the newest is 1): 2 prompts, 3 nodes, 5 joint`,
     )
+    expect(await call('command', '--all')).toEqual(all)
     const one = await call('command', '--prompt', '5')
     expect(one.out).toContain('1 prompt, 1 node, 1 joint answer')
     expect(await call('command', '--prompt', '2')).toMatchObject({ code: 2 })

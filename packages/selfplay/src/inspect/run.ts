@@ -13,7 +13,7 @@ import { treeText } from './tree-text.js'
  */
 export async function runInspect(
   run: string,
-  { update, prompt, full }: InspectOptions,
+  { update, prompt, full, all }: InspectOptions,
   { screen, cwd, signal }: { readonly screen: Screen; readonly cwd: string; readonly signal?: AbortSignal },
 ): Promise<void> {
   const directory = resolve(cwd, run)
@@ -40,6 +40,6 @@ export async function runInspect(
   for (const row of chosen) {
     screen.write(`\n${bold(screen, `prompt ${row + 1}`)}\n`)
     const own = nodes.filter((node) => node.row === row)
-    screen.write(treeText(own, { screen, full: full === true }))
+    screen.write(treeText(own, { screen, full: full === true, all: all === true }))
   }
 }

@@ -1,5 +1,6 @@
 import { charCount } from '@selfplay/rewards'
 import type { RolloutRecord } from '@selfplay/trainer'
+import { mean } from '../terminal/numbers.js'
 import { bold, type Screen } from '../terminal/screen.js'
 import { oneLine, stripControls } from '../terminal/strip.js'
 
@@ -7,10 +8,15 @@ export interface TreeTextOptions {
   readonly screen: Screen
   /** Show texts whole; default: one line each. */
   readonly full: boolean
+  /** Show every joint answer; default: of a node with many, the best and the worst. */
+  readonly all: boolean
 }
 
 /** Agents as a person reads about them: A, B, ... */
 const letter = (agent: number): string => String.fromCharCode(65 + agent)
+
+/** Joint answers shown from each end of a node. */
+const EACH_END = 3
 
 const INDENT = '    '
 /** A number in a column; `-` where an answer was left out. */
@@ -48,12 +54,31 @@ function nodeLines(
     `${margin}${bold(options.screen, `turn ${record.turn}`)}`,
     ...shown.flatMap(([who, text]) => quote(who ? `prompt ${who}` : 'prompt', text!, options, margin)),
   ]
-  record.answers.forEach((answer, j) => {
+  const { best, worst, hidden } = chosen(record, options.all)
+  const show = (j: number): void => {
     lines.push(...answerLines(record, j, options, margin))
-    const child = answer.ending ? undefined : byPath.get([...record.path, j].join('.'))
+    const child = record.answers[j]!.ending ? undefined : byPath.get([...record.path, j].join('.'))
     if (child) lines.push(...nodeLines(child, byPath, options, margin + INDENT))
-  })
+  }
+  best.forEach(show)
+  if (hidden > 0)
+    lines.push(`${margin}  ... ${hidden} more ${hidden === 1 ? 'answer' : 'answers'}: --all shows everything`)
+  worst.forEach(show)
   return lines
+}
+
+/** Which answers are shown: all in their order, or the best and then the worst by reward; of those without one, none. */
+function chosen({ answers }: RolloutRecord, all: boolean): { best: number[]; worst: number[]; hidden: number } {
+  const indices = answers.map((_, j) => j)
+  if (all || answers.length <= 2 * EACH_END) return { best: indices, worst: [], hidden: 0 }
+  const valued = indices.flatMap((j) => {
+    const rewards = answers[j]!.rawRewards.filter((reward) => reward !== null)
+    return rewards.length === 0 ? [] : [{ j, reward: mean(rewards) }]
+  })
+  const order = valued.sort((a, b) => b.reward - a.reward).map(({ j }) => j)
+  const best = order.slice(0, EACH_END)
+  const worst = order.slice(EACH_END).slice(-EACH_END)
+  return { best, worst, hidden: answers.length - best.length - worst.length }
 }
 
 function answerLines(record: RolloutRecord, j: number, options: TreeTextOptions, margin: string): string[] {
