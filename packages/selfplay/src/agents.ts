@@ -1,3 +1,5 @@
+import { readFile, readdir } from 'node:fs/promises'
+import { join } from 'node:path'
 import { InvalidInputError, type TrainingClient } from '@selfplay/engine'
 import { modelPath } from '@selfplay/model-tiny'
 import {
@@ -59,6 +61,7 @@ export async function prepareModel<O extends TextOptions>(source: string, given:
   if (bundled !== undefined && revision !== undefined) {
     throw new InvalidInputError(`${source} has no revisions, got "${revision}": leave it out`, { source, revision })
   }
+  if (bundled === undefined) await refuseRun(source)
   const abort = signal ? { signal } : {}
   const pinned = { ...abort, ...(revision !== undefined && { revision }) }
   const folder = bundled ?? (await resolveModel(source, { ...pinned, ...(onProgress && { onProgress }) }))
@@ -66,6 +69,25 @@ export async function prepareModel<O extends TextOptions>(source: string, given:
   const renderer = typeof rendererOption === 'string' ? getRenderer(rendererOption, tokenizer) : rendererOption
   const text = { tokenizer, ...(renderer && { renderer }) }
   return { source: bundled ?? source, options: { ...rest, ...pinned, tokenizer }, text }
+}
+
+/** @throws InvalidInputError for the folder of a run, whose models lie inside it. */
+async function refuseRun(source: string): Promise<void> {
+  const text = await readFile(join(source, 'config.json'), 'utf8').catch(() => '')
+  let config: unknown
+  try {
+    config = JSON.parse(text)
+  } catch {
+    return // Not a run: what a model's loader says about it fits better.
+  }
+  if (typeof (config as { trainer?: unknown } | null)?.trainer !== 'string') return
+  const models = (await readdir(source)).filter((name) => /^(agent_\d+|model)$/.test(name)).sort()
+  throw new InvalidInputError(
+    models.length > 0
+      ? `${source} is a run; its models are ${models.join(', ')}: load ${join(source, models[0]!)}, for example`
+      : `${source} is a run without models yet: they are saved at its end`,
+    { source, models },
+  )
 }
 
 /**
