@@ -60,6 +60,8 @@ describe('what is not understood ends with 2 and names what is near', () => {
     expect(help.code).toBe(0)
     for (const option of ['--model', '--revision', '--resume', '--wandb-entity', 'length-ratio'])
       expect(help.out).toContain(option)
+    expect(help.out).toContain('length-ratio, settings for the bundled model\n    90 epochs, 4 prompts per update')
+    expect(help.out).toContain("length-ratio, the tutorial's settings, for every other model\n    3 epochs")
     expect((await selfplay(['--version'], { cwd })).out).toMatch(/^\d+\.\d+\.\d+\n$/)
   })
 })
@@ -124,10 +126,20 @@ describe('train', () => {
     expect(out).toMatch(/^selfplay \d.* length-ratio\ntask +agent B learns/)
     expect(out).toContain(model)
     expect(out).toMatch(/data +10 prompts, 1 epoch: 6 updates of 4 joint answers, at most 12/)
-    // Check 52: the first loss is explained, and the gradient is there to see.
-    expect(out).toMatch(/note +the samples are on-policy: each probability ratio is 1/)
+    const flat = out.replaceAll(/\s+/g, ' ')
+    expect(flat).toContain(
+      "settings the tutorial's: 4 answers of each agent per prompt; learning rate 0.00005 (constant)",
+    )
+    expect(flat).toContain('changed: --epochs, --generations, --max-new-tokens, --logging-steps, --unseen-prompts')
+    expect(flat).toContain('rewards times 100 for training (reward_mean in metrics.jsonl)')
+    expect(out).toContain(`look      npx selfplay inspect ${join('runs', name!)}\n`)
+    // Check 52: the first loss is explained in the run folder, and the gradient is there to see.
+    expect(out).not.toContain('on-policy')
+    expect(await readFile(join(folder, 'events.jsonl'), 'utf8')).toMatch(/the samples are on-policy/)
     const lines = [
-      ...out.matchAll(/update (\d)\/6 {2}reward (\S+) {2}gradient (\S+) {2}\S+( k)? tok\/s {2}\d+:\d\d left/g),
+      ...out.matchAll(
+        /update (\d)\/6 {2}reward (\S+) \(mean of \d\) {2}gradient (\S+) {2}\S+( k)? tok\/s {2}\d+:\d\d left/g,
+      ),
     ]
     expect(lines.map((match) => match[1])).toEqual(['1', '2', '3', '4', '5', '6'])
     expect(Number(lines[0]![3])).toBeGreaterThan(0)
@@ -153,6 +165,20 @@ describe('train', () => {
     const agents = await loadAgents(join(folder, 'agent_1'), 1)
     expect(agents[0]!.tokenizer.decode(agents[0]!.tokenizer.encode('the moon'))).toBe('the moon')
     await agents[0]!.dispose()
+    await expect(loadAgents(folder, 2)).rejects.toThrow(/is a run; its models are agent_0, agent_1/)
+  })
+
+  it('says "up to" where prompts do not divide into updates', async () => {
+    const flags = ['--prompts-per-update', '4', '--max-steps', '1', '--output', 'uneven']
+    const { out } = await selfplay([...small, ...flags], { cwd })
+    expect(out.replaceAll(/\s+/g, ' ')).toContain('1 update of up to 16 joint answers')
+  })
+
+  it('refuses answers longer than the context, with both numbers', async () => {
+    const { code, err } = await selfplay([...small, '--max-new-tokens', '100000', '--output', 'long'], { cwd })
+    expect(code).toBe(1)
+    expect(err.replaceAll(/\s+/g, ' ')).toMatch(/--max-new-tokens is 100000, but the context of .* has \d+ tokens/)
+    expect(await readdir(cwd)).not.toContain('long')
   })
 
   it('trains adapters on one shared model', async () => {

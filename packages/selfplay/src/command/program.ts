@@ -1,12 +1,14 @@
 import { Command, Option } from 'commander'
 import { addInspect, type InspectOptions } from '../inspect/command.js'
 import { addPlay } from '../play/command.js'
-import { JOINT_MODES, SCHEDULES } from '../recipes.js'
+import { JOINT_MODES, SCHEDULES, type Recipe } from '../recipes.js'
 import { tasks } from '../tasks/index.js'
+import { counted } from '../terminal/numbers.js'
 import type { Screen } from '../terminal/screen.js'
 import { version } from '../version.js'
 import { UsageError } from './failure.js'
 import { positive, someText, whole, wholeFrom } from './parse.js'
+import { mainSettings } from './report.js'
 import type { TrainFlags } from './settings.js'
 
 interface TrainRequest {
@@ -91,12 +93,24 @@ function addTrain(program: Command, actions: Actions): void {
     .action((task: string, options: TrainOptions) => actions.train(requestOf(task, options)))
 }
 
+const recipeText = (recipe: Recipe): string =>
+  `${recipe.epochs} epochs, ${counted(recipe.promptsPerUpdate, 'prompt')} per update, ` +
+  `${recipe.maxNewTokens} tokens, ` +
+  `${recipe.loraRank > 0 ? `adapters of rank ${recipe.loraRank}` : 'all weights'};\n    ${mainSettings(recipe)}`
+
 function helpAfter(): string {
   const width = Math.max(...tasks.map(({ name }) => name.length))
   const list = tasks.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}`)
   return [
     '\nTasks:',
     ...list,
+    '\nSettings without flags:',
+    ...tasks.flatMap(({ name, recipes: { tiny, others } }) => [
+      `  ${name}, settings for the bundled model`,
+      `    ${recipeText(tiny)}`,
+      `  ${name}, the tutorial's settings, for every other model`,
+      `    ${recipeText(others)}`,
+    ]),
     '\nExamples:',
     '  selfplay train length-ratio',
     '  selfplay train length-ratio --model ./Qwen2.5-0.5B --lora-rank 16',

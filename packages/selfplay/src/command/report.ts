@@ -5,12 +5,13 @@ import type { Runtime } from '@selfplay/ort'
 import { charCount } from '@selfplay/rewards'
 import type { EvaluationChain } from '@selfplay/trainer'
 import { bundledFolder } from '../agents.js'
+import type { Recipe } from '../recipes.js'
 import { rewardCurve } from '../terminal/curve.js'
 import { counted, fixed, short } from '../terminal/numbers.js'
 import { labelled, verbatim, wrap, type Screen } from '../terminal/screen.js'
 import { oneLine } from '../terminal/strip.js'
 import { version } from '../version.js'
-import type { RunPlan } from './settings.js'
+import { flagOf, quoted, type RunPlan } from './settings.js'
 
 /** Agents as a person reads about them: A, B, ... */
 const letter = (agent: number): string => String.fromCharCode(65 + agent)
@@ -31,6 +32,7 @@ export interface StartOptions {
 export function describeStart({ plan, info, runtime, totalSteps, screen, cwd }: StartOptions): string {
   const { task, settings, directory, resume } = plan
   const { total, trained } = info.parameters
+  const { rewardScale } = settings
   const model = info.training === 'full' ? total : total - trained
   const training =
     info.training === 'full'
@@ -44,15 +46,40 @@ export function describeStart({ plan, info, runtime, totalSteps, screen, cwd }: 
       'data',
       `${counted(task.prompts.length, 'prompt')}, ${counted(settings.epochs, 'epoch')}` +
         `${totalSteps === null ? '' : `: ${counted(totalSteps, 'update')}`} of ` +
-        `${counted(jointAnswers(plan), 'joint answer')}, at most ${settings.maxNewTokens} tokens long`,
+        `${uneven(plan) ? 'up to ' : ''}${counted(jointAnswers(plan), 'joint answer')}, at most ${settings.maxNewTokens} tokens long`,
     ],
+    ['settings', describeSettings(plan)],
+    ...(rewardScale === 1 ? [] : [['rewards', scaled(rewardScale)] satisfies [string, string]]),
     ['machine', `${counted(runtime.threads, 'thread')}, onnxruntime ${runtime.version} (${runtime.kind})`],
     [resume ? 'resumes' : 'run', shownFolder(cwd, directory)],
   ]
   return `selfplay ${version}  ${task.name}\n${rows.map(([label, text]) => labelled(screen, label, text)).join('')}`
 }
 
-/** Joint answers of an update's first turn. */
+const scaled = (factor: number): string =>
+  `times ${factor} for training (reward_mean in metrics.jsonl); shown here as the task gives them`
+
+/** Whose settings are in force, and the main ones that no other line has. */
+function describeSettings({ task, settings }: RunPlan): string {
+  const bundled = bundledFolder(settings.model) !== undefined
+  const recipe = bundled ? task.recipes.tiny : task.recipes.others
+  const keys = Object.keys(recipe) as (keyof Recipe)[]
+  const changed = keys.filter((key) => settings[key] !== recipe[key]).map(flagOf)
+  return (
+    `${bundled ? 'for the bundled model' : "the tutorial's"}: ${mainSettings(settings)}` +
+    (changed.length === 0 ? '' : `; changed: ${changed.join(', ')}`)
+  )
+}
+
+/** The numbers that the quality of a run hangs on. */
+export const mainSettings = ({ generations, jointMode, learningRate, ...more }: Recipe): string =>
+  `${counted(generations, 'answer')} of each agent per prompt${jointMode === 'cross' ? ', judged each with each' : ''}; ` +
+  `learning rate ${learningRate} (${more.learningRateSchedule}), temperature ${more.temperature}`
+
+/** Whether the last update of an epoch has fewer prompts than the others. */
+const uneven = ({ task, settings }: RunPlan): boolean => task.prompts.length % settings.promptsPerUpdate !== 0
+
+/** Joint answers of the first turn of an update that has all its prompts. */
 function jointAnswers({ task, settings }: RunPlan): number {
   const { promptsPerUpdate, generations, jointMode } = settings
   return promptsPerUpdate * (jointMode === 'cross' ? generations ** task.agents : generations)
@@ -75,7 +102,8 @@ export async function writeReport({ plan, before, after, screen, cwd }: ReportOp
     rewards.map((reward) => reward ?? Number.NaN),
     { width: screen.width },
   )
-  screen.write(`\nmean reward of each update\n${curve}\n`)
+  const turn = (task.config?.numTurns ?? 1) > 1 ? ' (turn 1)' : ''
+  screen.write(`\nmean reward of each update${turn}\n${curve}\n`)
   screen.write(describeUnseen(await readRows(join(directory, 'evaluations.jsonl')), plan, screen))
   screen.write(verbatim(screen, 'before', describeAnswers(before, plan, screen)))
   screen.write(verbatim(screen, 'after', describeAnswers(after, plan, screen)))
@@ -88,6 +116,7 @@ export async function writeReport({ plan, before, after, screen, cwd }: ReportOp
         `metrics.jsonl, rollouts.jsonl: each update, each answer; checkpoints${sep}`,
     ),
   )
+  screen.write(verbatim(screen, 'look', `npx selfplay inspect ${quoted(relative(cwd, directory) || '.')}`))
   const yours =
     bundledFolder(settings.model) === undefined ? '' : `npx selfplay train ${task.name} --model ./your-model`
   if (yours !== '') screen.write(verbatim(screen, 'yours', yours))

@@ -1,6 +1,6 @@
 import { basename, join, relative } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import type { TrainingClient } from '@selfplay/engine'
+import { InvalidInputError, type TrainingClient } from '@selfplay/engine'
 import { createRuntime, type Runtime } from '@selfplay/ort'
 import { RewardProcessors } from '@selfplay/rewards'
 import {
@@ -46,6 +46,7 @@ export async function runTrain(plan: RunPlan, context: TrainContext): Promise<vo
   let agents: LoadedAgent[] = []
   try {
     agents = await load(plan, runtime, context)
+    checkContext(plan, agents[0]!)
     const claimed = await claimFolder(plan, context.cwd, new Date())
     try {
       await trainAgents(claimed.plan, agents, runtime, trackers, context)
@@ -56,6 +57,16 @@ export async function runTrain(plan: RunPlan, context: TrainContext): Promise<vo
     await Promise.all([...new Set<TrainingClient>(agents)].map((agent) => agent.dispose()))
     await runtime.dispose()
   }
+}
+
+/** @throws InvalidInputError when not even a prompt of one token leaves room for an answer of the longest length. */
+function checkContext({ settings: { model, maxNewTokens } }: RunPlan, { info: { contextLength } }: LoadedAgent): void {
+  if (maxNewTokens < contextLength) return
+  throw new InvalidInputError(
+    `--max-new-tokens is ${maxNewTokens}, but the context of ${model} has ${contextLength} tokens, prompt included: ` +
+      'ask for fewer',
+    { maxNewTokens, contextLength },
+  )
 }
 
 function load({ settings, task }: RunPlan, runtime: Runtime, { screen, signal }: TrainContext): Promise<LoadedAgent[]> {
@@ -153,13 +164,17 @@ async function trainAgents(
   }
 }
 
-function stepOf({ step, totalSteps, rewardMean, metrics, etaSeconds, isLogged }: MAGRPOUpdate, agents: number) {
+function stepOf(
+  { step, totalSteps, rewardMean, turnRewardMeans, metrics, etaSeconds, isLogged }: MAGRPOUpdate,
+  agents: number,
+) {
   const norms = Array.from({ length: agents }, (_, agent) => metrics[`agent_${agent}/grad_norm`]).filter(
     (norm) => norm !== undefined,
   )
   return {
     step,
     total: totalSteps,
+    turns: turnRewardMeans.length,
     reward: rewardMean,
     gradient: norms.length === 0 ? undefined : mean(norms),
     tokensPerSecond: metrics['perf/tokens_per_second'] ?? Number.NaN,
@@ -168,11 +183,14 @@ function stepOf({ step, totalSteps, rewardMean, metrics, etaSeconds, isLogged }:
   }
 }
 
-/** Warnings always; what is merely good to know once per kind; checkpoints not at all (the run folder has all of it). */
+/** For those who read losses and files; the run folder has all of it in events.jsonl. */
+const QUIET: ReadonlySet<Notice['code']> = new Set<Notice['code']>(['checkpoint', 'on_policy_loss'])
+
+/** Warnings always; what is merely good to know once per kind, if the terminal is the place for it. */
 function noticePrinter(progress: Progress, screen: Screen): (notice: Notice) => void {
   const told = new Set<Notice['code']>()
   return ({ code, level, message }) => {
-    if (level === 'info' && (code === 'checkpoint' || told.has(code))) return
+    if (level === 'info' && (QUIET.has(code) || told.has(code))) return
     told.add(code)
     progress.print(labelled(screen, level === 'warning' ? 'warning' : 'note', stripControls(message)))
   }
