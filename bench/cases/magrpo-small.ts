@@ -27,7 +27,13 @@ async function timedRun(agents: number, settings: Settings, { threads }: SideCon
     trainDataset: prompts.map((prompt) => ({ prompt })),
     // One agent alone is rewarded for its own length, so that no group is constant and every update is made.
     rewardFunc: agents === 1 ? ({ completions: [texts] }) => texts!.map((text) => text.length) : lengthRatioReward(),
-    config: { numTrainEpochs: 1, numGenerations: generations, maxNewTokens: newTokens, agentLearningRate: 5e-6 },
+    config: {
+      numTrainEpochs: 1,
+      numGenerations: generations,
+      maxNewTokens: newTokens,
+      agentLearningRate: 5e-6,
+      maxConcurrentPolicies: agents, // small models: both at once, a core each
+    },
   })
   const started = performance.now()
   let tokens = 0

@@ -1,10 +1,10 @@
 import type { BoundRun } from '../runtime/index.js'
 
 /**
- * Runs shorter than it are made on the calling thread: a change of threads takes about 0.02 ms. Longer ones leave this thread, so that
- * several samplers run side by side. Milliseconds.
+ * Runs shorter than it are made on the calling thread: leaving it and coming back takes about 0.1 ms, half of such a run. Longer ones
+ * leave this thread, so that several samplers run side by side. Milliseconds.
  */
-const SHORT = 0.1
+const SHORT = 0.3
 /** Longest time without a turn for timers and sockets. Milliseconds. */
 const TURN = 8
 
