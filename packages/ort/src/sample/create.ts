@@ -9,6 +9,7 @@ import type { EngineOptions } from './engine.js'
 import type { SamplerWeights } from './graphs.js'
 import { OrtStepModel } from './ort-step-model.js'
 import { SessionFactory } from './sessions.js'
+import type { SessionPool } from './session-pool.js'
 import type { Packing } from './sessions.js'
 
 export interface CreateEngineOptions extends EngineOptions {
@@ -31,10 +32,23 @@ export interface CreateEngineOptions extends EngineOptions {
   readonly maxLength?: number
   /** Threads of each session. Default: those of the runtime, or 1 below 8 M parameters, where more do not help. */
   readonly threads?: number
+  /** Sessions shared with the engines that are given the same pool; only for weights that never change. Default: its own. */
+  readonly pool?: SessionPool
 }
 
 const KEYS: readonly (keyof CreateEngineOptions)[] = [
-  ...(['runtime', 'config', 'weights', 'adapter', 'trained', 'packing', 'slots', 'maxLength', 'threads'] as const),
+  ...([
+    'runtime',
+    'config',
+    'weights',
+    'adapter',
+    'trained',
+    'packing',
+    'slots',
+    'maxLength',
+    'threads',
+    'pool',
+  ] as const),
   ...(['seed', 'stop', 'decode', 'version'] as const),
 ]
 
@@ -62,7 +76,15 @@ export function createEngine(options: CreateEngineOptions): GenerationEngine {
   }
   const weights: SamplerWeights = { base: options.weights, adapter }
   checkWeights(config, weights)
-  const sessions = new SessionFactory({ runtime, config, weights, trained, packing, threads: options.threads })
+  const sessions = new SessionFactory({
+    runtime,
+    config,
+    weights,
+    trained,
+    packing,
+    threads: options.threads,
+    pool: options.pool,
+  })
   const model = new OrtStepModel({ runtime, config, weights, sessions, slots, contextLength: maxLength })
   return new GenerationEngine(model, options)
 }

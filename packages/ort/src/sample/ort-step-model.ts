@@ -58,11 +58,12 @@ export class OrtStepModel implements StepModel {
   #step: Compiled | undefined
   #prefill: Compiled | undefined
   #bound: BoundRun | undefined
-  #pace = new Pace()
+  #pace: Pace
 
   constructor(options: OrtStepModelOptions) {
     const { runtime, config, slots, contextLength } = options
     this.#options = options
+    this.#pace = new Pace(options.sessions.shares)
     this.slots = slots
     this.vocabSize = config.vocabSize
     this.contextLength = contextLength

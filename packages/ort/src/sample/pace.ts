@@ -10,12 +10,18 @@ const TURN = 8
 
 /** Runs of a loop: short ones on this thread with a turn of the event loop now and then, long ones on another thread. */
 export class Pace {
+  readonly #leaves: boolean
   #usual = Infinity
   #turn = 0
 
+  /** @param leaves always run on another thread: where the session may be busy with somebody else's run. Default false. */
+  constructor(leaves = false) {
+    this.#leaves = leaves
+  }
+
   async run(bound: BoundRun): Promise<void> {
     const start = performance.now()
-    if (this.#usual < SHORT) {
+    if (this.#usual < SHORT && !this.#leaves) {
       if (start - this.#turn > TURN) {
         await new Promise(setImmediate)
         this.#turn = performance.now()

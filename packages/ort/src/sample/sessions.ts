@@ -3,6 +3,7 @@ import { parameterCount } from '../models/weights.js'
 import type { ModelConfig } from '../models/config.js'
 import type { PackedWeights, Runtime, Session, SessionOptions, Tensor } from '../runtime/index.js'
 import type { SamplerWeights } from './graphs.js'
+import type { SessionPool } from './session-pool.js'
 
 /**
  * What happens to the base weights.
@@ -31,6 +32,8 @@ export interface SessionPlan {
   readonly packing: Packing
   /** Default: as many as the runtime has, or 1 for models below 8 M parameters. */
   readonly threads: number | undefined
+  /** Where sessions on frozen weights are shared with other samplers. Default: each has its own. */
+  readonly pool?: SessionPool | undefined
 }
 
 /** Makes the sessions of one sampler: the same weights, packed once for all of them. */
@@ -48,6 +51,11 @@ export class SessionFactory {
     this.#threads = plan.threads ?? (parameters < THREADS_FROM ? 1 : plan.runtime.threads)
   }
 
+  /** Whether other samplers run in the sessions that `create` gives. */
+  get shares(): boolean {
+    return this.#plan.pool !== undefined && !this.#plan.trained
+  }
+
   /** Whether a session made for the weights of one version no longer shows those of another. */
   outdated(made: number, now: number): boolean {
     return this.#plan.trained && this.#packs && made !== now
@@ -61,7 +69,9 @@ export class SessionFactory {
       const source = weights.base.get(name)
       if (source && !('path' in source)) given[name] = source
     }
-    return runtime.createSession(model, { threads: this.#threads, weights: given, packing: this.#packing(version) })
+    const make = () =>
+      runtime.createSession(model, { threads: this.#threads, weights: given, packing: this.#packing(version) })
+    return this.shares ? this.#plan.pool!.acquire(model, make) : make()
   }
 
   /** A session of a graph without weights. */

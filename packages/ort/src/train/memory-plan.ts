@@ -49,6 +49,11 @@ export function trainingArena(config: ModelConfig): true | 'shrink' {
   return parameterCount(config) >= LARGE_MODEL ? 'shrink' : true
 }
 
+/** Whether agents with adapters step in shared sessions: the steps of large models keep all threads busy one after the other. */
+export function sharesDecoders(config: ModelConfig): boolean {
+  return parameterCount(config) >= LARGE_MODEL
+}
+
 /** Whether decoders give back their packed copies of trained weights for a backward pass; the step after it outdates them anyway. */
 export function decodersMakeRoom(config: ModelConfig, training: 'full' | object): boolean {
   return training === 'full' && parameterCount(config) >= LARGE_MODEL

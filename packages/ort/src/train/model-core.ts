@@ -7,7 +7,8 @@ import type { PackedWeights, Runtime, Session, Tensor } from '../runtime/types.j
 import { ParameterMath } from './adamw.js'
 import type { GraphLoss } from './losses.js'
 import type { LoraOptions } from './lora.js'
-import { decodersMakeRoom, trainingArena } from './memory-plan.js'
+import { SessionPool } from '../sample/session-pool.js'
+import { decodersMakeRoom, sharesDecoders, trainingArena } from './memory-plan.js'
 import { companions, disposeAll, elements, type Companions, type Parameter } from './parameters.js'
 import { headChunks, trainingGraph, type HeadChunk, type TrainingPlan } from './training-graph.js'
 
@@ -39,6 +40,8 @@ export class ModelCore {
   readonly math: ParameterMath
   /** Frozen weights that could not be mapped from their file (stored as f16 or bf16), by name. */
   readonly frozen: ReadonlyMap<string, Tensor<'float32'>>
+  /** Where the decoders of agents with adapters share their sessions, for large models. */
+  readonly decoders: SessionPool | undefined
   readonly #sessions = new Map<string, Promise<TrainingSession>>()
   readonly #freeGradients: Companions[] = []
   readonly #positions: { cos: Tensor; sin: Tensor; length: number }[] = []
@@ -55,6 +58,7 @@ export class ModelCore {
     this.rope = ropeTables(parts.config, parts.contextLength)
     this.math = math
     this.frozen = frozen
+    this.decoders = sharesDecoders(parts.config) ? new SessionPool() : undefined
     this.#ownsRuntime = parts.ownsRuntime ?? false
   }
 

@@ -92,6 +92,7 @@ function openEngine(core: ModelCore, parameters: readonly Parameter[], parts: En
     ...(core.training !== 'full' && { adapter: { options: core.training, tensors: own } }),
     trained: trained && !adapted,
     packing: adapted ? core.packed : 'auto',
+    ...(adapted && core.decoders && { pool: core.decoders }),
     slots: options.slots,
     seed: options.seed,
     maxLength: core.contextLength,
