@@ -6,11 +6,13 @@ export class Grace {
   private readonly outer: AbortSignal
   private readonly seconds: number
   private timer: NodeJS.Timeout | undefined
-  private started = false
+  private started: boolean
 
-  constructor(outer: AbortSignal, seconds: number) {
+  /** @param started whether the time of grace counts from the beginning. Default false: from {@link start} on. */
+  constructor(outer: AbortSignal, seconds: number, started = false) {
     this.outer = outer
     this.seconds = seconds
+    this.started = started
     setMaxListeners(0, this.controller.signal)
     outer.addEventListener('abort', this.onAbort)
     if (outer.aborted) this.onAbort()

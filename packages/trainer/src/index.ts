@@ -7,7 +7,7 @@ export * from './run/collapse.js'
 export { JsonlFile } from './run/files.js'
 export { legalName, runFolderName } from './run/legal-name.js'
 export { RUN_FORMAT, RunFolder, type LineLengths } from './run/run-folder.js'
-export type { MetricsRow, RunInfo, Tracker } from './track/tracker.js'
+export type { MetricsRow, RunInfo, RunOutcome, Tracker } from './track/tracker.js'
 export { wandbTracker, type WandbOptions } from './track/wandb.js'
 export {
   frozenAgent,

@@ -370,9 +370,21 @@ describe('guards', () => {
 
   it('check 45: a tracker that never finishes ends at its deadline', async () => {
     const tracker = { start: () => {}, log: () => {}, finish: forever }
-    const failure = await failureOf(finishTrackers([tracker], 'finished', 0.05))
+    const failure = await failureOf(finishTrackers([tracker], 'finished', { seconds: 0.05 }))
     expect(failure).toMatchObject({ code: 'deadline' })
     expect(String(failure)).toMatch(/finish of trackers\[0\] has not settled within 0.05 s/)
+  })
+
+  it('a tracker that never finishes holds an aborted run no longer than a time of grace', async () => {
+    const tracker = { start: () => {}, log: () => {}, finish: forever }
+    for (const abortFirst of [true, false]) {
+      const controller = new AbortController()
+      const reason = new Error('Ctrl-C')
+      if (abortFirst) controller.abort(reason)
+      else setTimeout(() => controller.abort(reason), 20)
+      const options = { signal: controller.signal, abortedSeconds: 0.05 }
+      expect(await failureOf(finishTrackers([tracker], 'finished', options))).toBe(reason)
+    }
   })
 
   it('a checkpoint that cannot be saved leaves nothing half written', async () => {

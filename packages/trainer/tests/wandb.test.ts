@@ -133,6 +133,46 @@ describe('wandbTracker', () => {
     }
   })
 
+  it('waits five seconds at most for a service that hangs, one once the run is aborted', async () => {
+    const { baseUrl } = await listen(() => 'hang')
+    const waited = async (outcome: 'finished' | 'aborted', abortAfter?: number) => {
+      const tracker = wandbTracker({ baseUrl })
+      const controller = new AbortController()
+      tracker.start({ name: 'run', config: {}, resumedAt: 0 })
+      const start = performance.now()
+      if (abortAfter !== undefined) setTimeout(() => controller.abort(), abortAfter)
+      await tracker.finish(outcome, { signal: controller.signal })
+      return (performance.now() - start) / 1000
+    }
+    const [whole, aborted, meanwhile] = await Promise.all([
+      waited('finished'),
+      waited('aborted'),
+      waited('finished', 500),
+    ])
+    expect(whole).toBeGreaterThan(4.5)
+    expect(whole).toBeLessThan(7)
+    for (const seconds of [aborted, meanwhile]) {
+      expect(seconds).toBeGreaterThan(0.9)
+      expect(seconds).toBeLessThan(3)
+    }
+  })
+
+  it('gives an aborted trainer back after a second though rows are waiting', async () => {
+    const { baseUrl } = await listen(() => 'hang')
+    const { trainer } = toyTrainer({ trackers: [wandbTracker({ baseUrl })] })
+    const controller = new AbortController()
+    let aborted = 0
+    const run = async () => {
+      for await (const { step } of trainer.updates({ signal: controller.signal })) {
+        if (step !== 3) continue
+        aborted = performance.now()
+        controller.abort(new Error('Ctrl-C'))
+      }
+    }
+    await expect(run()).rejects.toThrow('Ctrl-C')
+    expect(performance.now() - aborted).toBeLessThan(2500)
+  })
+
   it('keeps the key out of the run folder and of messages', async () => {
     const folder = join(await temporaryFolder(), 'run')
     const { baseUrl } = await listen(() => 403)

@@ -1,5 +1,4 @@
 import { basename, join, relative } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
 import { InvalidInputError, type TrainingClient } from '@selfplay/engine'
 import { createRuntime, type Runtime } from '@selfplay/ort'
 import { RewardProcessors } from '@selfplay/rewards'
@@ -208,20 +207,9 @@ async function describeStop({ directory, task }: RunPlan, { screen, cwd }: Train
   )
 }
 
-/** Longest wait for W&B when a run is stopped: Ctrl-C is to end soon. */
-const ABORTED_DELIVERY_MS = 1000
-
 function tracker(options: Pick<WandbOptions, 'project' | 'entity'>, { screen }: TrainContext): Tracker {
-  const inner = wandbTracker({
+  return wandbTracker({
     ...options,
     onTrouble: (message) => screen.write(labelled(screen, 'warning', stripControls(message))),
   })
-  return {
-    start: (run) => inner.start(run),
-    log: (row) => inner.log(row),
-    finish: async (outcome) => {
-      const delivered = inner.finish(outcome)
-      await (outcome === 'aborted' ? Promise.race([delivered, delay(ABORTED_DELIVERY_MS)]) : delivered)
-    },
-  }
 }

@@ -2,7 +2,8 @@ import type { CallOptions } from '@selfplay/engine'
 import { deriveSeed } from '@selfplay/env'
 import { followSignal } from '../deadline.js'
 import { ConfigError } from '../errors.js'
-import { Frame, type Outcome } from '../run/frame.js'
+import { Frame } from '../run/frame.js'
+import type { RunOutcome } from '../track/tracker.js'
 import { Samplers, type Table } from './agents.js'
 import { checkEvaluateArgs } from './check-evaluate.js'
 import type { ResolvedConfig } from './config.js'
@@ -95,7 +96,7 @@ export abstract class AgentLoop<Row extends PromptRow, U> {
     await this.session.save(this.state)
   }
 
-  private async end(outcome: Outcome): Promise<void> {
+  private async end(outcome: RunOutcome): Promise<void> {
     await this.samplers.release()
     if (outcome === 'finished') await this.finished()
   }

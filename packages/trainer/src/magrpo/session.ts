@@ -14,7 +14,7 @@ import { checkpointToResume, createdAt, leaveLaterBehind, type RunTarget } from 
 import { checkOutside } from '../run/check-outside.js'
 import { RunFolder, noLines, type LineLengths } from '../run/run-folder.js'
 import { finishTrackers } from '../track/finish-trackers.js'
-import type { MetricsRow, Tracker } from '../track/tracker.js'
+import type { MetricsRow, RunOutcome, Tracker } from '../track/tracker.js'
 import type { Policy, Table } from './agents.js'
 import type { AnalysedNode } from './analyse.js'
 import type { ResolvedConfig } from './config.js'
@@ -224,13 +224,13 @@ export class Session {
     await this.notice({ code: 'checkpoint', level: 'info', message }, state.step)
   }
 
-  async close(outcome: 'finished' | 'failed' | 'aborted'): Promise<void> {
+  async close(outcome: RunOutcome, signal: AbortSignal): Promise<void> {
     if (this.opened && this.folder) {
       this.lines = await this.folder.lengths()
       await this.folder.close()
     }
     this.opened = false
-    await finishTrackers(this.options.trackers, outcome)
+    await finishTrackers(this.options.trackers, outcome, { signal })
   }
 }
 

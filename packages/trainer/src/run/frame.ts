@@ -1,8 +1,7 @@
 import { followSignal } from '../deadline.js'
 import { ConfigError } from '../errors.js'
 import { Grace } from '../grace.js'
-
-export type Outcome = 'finished' | 'failed' | 'aborted'
+import type { RunOutcome } from '../track/tracker.js'
 
 /** What is passed on to an update while it changes weights. */
 export interface UpdateSignals {
@@ -17,7 +16,7 @@ export interface FramedLoop<U> {
   readonly session: {
     readonly checkpoint: string | null
     notice(notice: { readonly code: 'checkpoint'; readonly level: 'warning'; readonly message: string }): Promise<void>
-    close(outcome: Outcome): Promise<void>
+    close(outcome: RunOutcome, signal: AbortSignal): Promise<void>
   }
   /** From where the run stands to its end, giving out each finished update. */
   loop(signal: AbortSignal): AsyncGenerator<U, void, undefined>
@@ -25,7 +24,7 @@ export interface FramedLoop<U> {
   step(): number | null
   save(): Promise<void>
   /** Called when the loop has ended, before the checkpoint of one that was interrupted. */
-  ended?(outcome: Outcome): Promise<void>
+  ended?(outcome: RunOutcome): Promise<void>
 }
 
 /** What is the same in every training loop: only one at a time, interrupted between updates, and ended in order. */
@@ -48,7 +47,7 @@ export class Frame {
     }
     this.running = true
     const own = followSignal(signal)
-    let outcome: Outcome = 'aborted'
+    let outcome: RunOutcome = 'aborted'
     try {
       signal.throwIfAborted()
       yield* framed.loop(own.signal)
@@ -58,7 +57,7 @@ export class Frame {
       throw error
     } finally {
       own.release()
-      await this.stop(outcome, framed)
+      await this.stop(outcome, signal, framed)
     }
   }
 
@@ -82,7 +81,7 @@ export class Frame {
     }
   }
 
-  private async stop(outcome: Outcome, framed: FramedLoop<unknown>): Promise<void> {
+  private async stop(outcome: RunOutcome, signal: AbortSignal, framed: FramedLoop<unknown>): Promise<void> {
     const { session } = framed
     const warn = (message: string) => session.notice({ code: 'checkpoint', level: 'warning', message })
     try {
@@ -100,7 +99,7 @@ export class Frame {
       }
     } finally {
       this.running = false
-      await session.close(outcome)
+      await session.close(outcome, signal)
     }
   }
 }

@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { ConfigError } from '../errors.js'
 import { forgetRefusedGradients, holdsRefusedGradients } from '../refused-gradients.js'
 import { finishTrackers } from '../track/finish-trackers.js'
-import type { MetricsRow, Tracker } from '../track/tracker.js'
+import type { MetricsRow, RunOutcome, Tracker } from '../track/tracker.js'
 import { CHECKPOINT_FORMAT, checkpointName, pruneCheckpoints, readTrainerState, saveCheckpoint } from './checkpoint.js'
 import { checkOutside } from './check-outside.js'
 import { settingDifferences } from './differences.js'
@@ -183,12 +183,12 @@ export class LoopSession<S extends LoopState> {
     await this.notice({ code: 'checkpoint', level: 'info', message }, state.step)
   }
 
-  async close(outcome: 'finished' | 'failed' | 'aborted'): Promise<void> {
+  async close(outcome: RunOutcome, signal: AbortSignal): Promise<void> {
     if (this.opened && this.folder) {
       this.lines = await this.folder.lengths()
       await this.folder.close()
     }
     this.opened = false
-    await finishTrackers(this.options.trackers, outcome)
+    await finishTrackers(this.options.trackers, outcome, { signal })
   }
 }

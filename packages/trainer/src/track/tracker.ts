@@ -11,6 +11,9 @@ export interface RunInfo {
   readonly resumedAt: number
 }
 
+/** How a run ended. */
+export type RunOutcome = 'finished' | 'failed' | 'aborted'
+
 /**
  * Where metrics go besides the run folder. A tracker must not block and must not throw: it queues, and tells its own
  * troubles through its own channel.
@@ -18,6 +21,9 @@ export interface RunInfo {
 export interface Tracker {
   start(run: RunInfo): void
   log(row: MetricsRow): void
-  /** Delivers what is queued, within a bounded time. Called once, at the end of the run. */
-  finish(outcome: 'finished' | 'failed' | 'aborted'): Promise<void>
+  /**
+   * Delivers what is queued, within a bounded time. Called once, at the end of the run. The signal is that of the run: when it
+   * aborts, or has aborted already, somebody waits for the end.
+   */
+  finish(outcome: RunOutcome, options?: { readonly signal?: AbortSignal }): Promise<void>
 }

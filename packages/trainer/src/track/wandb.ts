@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { z } from 'zod'
 import { ConfigError } from '../errors.js'
 import { legalName } from '../run/legal-name.js'
-import type { MetricsRow, RunInfo, Tracker } from './tracker.js'
+import type { MetricsRow, RunInfo, RunOutcome, Tracker } from './tracker.js'
 
 export interface WandbOptions {
   /** Default `selfplay`. */
@@ -17,7 +17,10 @@ export interface WandbOptions {
   readonly flushSeconds?: number
   /** Pause in seconds after a delivery that failed, doubled each time up to a minute. Default 1. */
   readonly retrySeconds?: number
-  /** Most seconds that the end of a run waits for the last delivery; an aborted one waits 2 at most. Default 15. */
+  /**
+   * Most seconds that the end of a run waits for the last delivery; when the run was aborted, or is meanwhile, 1 at most. What has
+   * not arrived by then is in the run folder only. Default 5.
+   */
   readonly finishSeconds?: number
   /** Rows kept while the service cannot be reached; the oldest go first. Default 10,000. */
   readonly maxQueued?: number
@@ -45,8 +48,9 @@ class Refused extends Error {}
 
 const REQUEST_SECONDS = 10
 const MAX_BACKOFF_SECONDS = 60
+const FINISH_SECONDS = 5
 /** Somebody is waiting for the process to end. */
-const ABORTED_SECONDS = 2
+const ABORTED_SECONDS = 1
 
 /**
  * A tracker for Weights & Biases over its HTTP protocol. The key comes from the environment variable `WANDB_API_KEY` and goes
@@ -136,13 +140,16 @@ class WandbTracker implements Tracker {
     }
   }
 
-  async finish(outcome: 'finished' | 'failed' | 'aborted'): Promise<void> {
+  async finish(outcome: RunOutcome, { signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
     if (this.off || !this.run) return
     clearTimeout(this.timer)
     this.closeRow()
-    const { finishSeconds = 15 } = this.options
-    const seconds = outcome === 'aborted' ? Math.min(finishSeconds, ABORTED_SECONDS) : finishSeconds
-    const deadline = setTimeout(() => this.stopping.abort(), seconds * 1000)
+    const { finishSeconds = FINISH_SECONDS } = this.options
+    const stopAfter = (seconds: number) => setTimeout(() => this.stopping.abort(), seconds * 1000)
+    const deadlines = [stopAfter(finishSeconds)]
+    const hurry = () => deadlines.push(stopAfter(Math.min(finishSeconds, ABORTED_SECONDS)))
+    if (outcome === 'aborted' || signal?.aborted) hurry()
+    else signal?.addEventListener('abort', hurry, { once: true })
     try {
       while (!this.stopping.signal.aborted && !this.off) {
         await this.deliver()
@@ -153,7 +160,8 @@ class WandbTracker implements Tracker {
       }
       if (!this.off) this.trouble('late', 'W&B did not answer in time: the last rows are only in the run folder')
     } finally {
-      clearTimeout(deadline)
+      signal?.removeEventListener('abort', hurry)
+      for (const deadline of deadlines) clearTimeout(deadline)
       this.off = true
     }
   }
@@ -204,7 +212,7 @@ class WandbTracker implements Tracker {
     return this.sending
   }
 
-  private async complete(outcome: 'finished' | 'failed' | 'aborted'): Promise<boolean> {
+  private async complete(outcome: RunOutcome): Promise<boolean> {
     let done = false
     await this.attempt(async () => {
       await this.post(this.stream!, { complete: true, exitcode: outcome === 'finished' ? 0 : 1 })
