@@ -341,7 +341,7 @@ describe('what cannot work is refused', () => {
     ['no critic for a trained agent', () => iac({ critics: [new ToyCritic(), null] }), /critics\[1\]/],
     [
       'agents without heads',
-      () => new IACTrainer({ agents: [new ToyClient()], rewardFunc: countA, trainDataset: rows(1) }),
+      () => new IACTrainer({ agents: [new ToyClient()], rewardFunc: countA, trainDataset: rows(1), config: base }),
       /loadActorCritics/,
     ],
     ['a critic of another vocabulary', () => iac({ critics: [odd(), odd()] }), /vocabulary/],

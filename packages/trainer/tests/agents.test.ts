@@ -146,7 +146,7 @@ describe('agents', () => {
   })
 
   it('reads answers of chats through the renderer', async () => {
-    const client = new ToyClient()
+    const client = new ToyClient({ contextLength: 400 })
     const renderer = {
       stop: [3],
       generationPrompt: (messages: readonly { content: unknown }[]) =>

@@ -538,9 +538,10 @@ describe('MAGRPOTrainer', () => {
   })
 
   it('needs a reward function', () => {
-    const options = { agents: [new ToyClient()], trainDataset: rows(1) } as unknown as ConstructorParameters<
-      typeof MAGRPOTrainer
-    >[0]
+    const options = {
+      agents: [new ToyClient({ contextLength: 400 })],
+      trainDataset: rows(1),
+    } as unknown as ConstructorParameters<typeof MAGRPOTrainer>[0]
     expect(() => new MAGRPOTrainer(options)).toThrow(/rewardFunc: expected a function/)
   })
 })

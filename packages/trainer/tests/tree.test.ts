@@ -257,7 +257,9 @@ describe('buffers of nodes', () => {
   })
 
   it('comlrlDefaults carries the reference values and runs', async () => {
+    const roomy = () => new ToyClient({ contextLength: 400 })
     const { trainer } = toyTrainer({
+      agents: [roomy(), roomy()],
       config: { ...comlrlDefaults, numTrainEpochs: 1 },
       externalTransition: echo,
       rewardFunc: lengthRatioReward(),

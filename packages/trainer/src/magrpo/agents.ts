@@ -1,4 +1,5 @@
 import { InvalidInputError, type SamplingClient, type TrainingClient } from '@selfplay/engine'
+import { checkAnswerLength } from '../check-answer-length.js'
 import { ConfigError } from '../errors.js'
 import type { AgentSettings, ResolvedConfig } from './config.js'
 import type { PromptRenderer, ReplyArgs, TextCodec } from './types.js'
@@ -94,7 +95,8 @@ export interface Table {
  * Works out who shares weights with whom and who speaks with which settings.
  *
  * @param tokenizer for agents that carry none: one for all, or one per agent.
- * @throws ConfigError, InvalidInputError when there are no agents, too few tokenizers, or one client is trained and frozen.
+ * @throws ConfigError, InvalidInputError when there are no agents, too few tokenizers, answers longer than a context, or one client
+ *   is trained and frozen.
  */
 export function seatAgents(
   agents: readonly Agent[],
@@ -119,6 +121,7 @@ export function seatAgents(
     }
     const trained = !isFrozen(agent)
     const source = trained ? agent : agent.policy
+    checkLength(config, index, source)
     const policy = findPolicy(policies, source, trained, index)
     const codec = (isList(tokenizer) ? tokenizer[index] : tokenizer) ?? agent.tokenizer ?? null
     if (!codec) {
@@ -194,6 +197,16 @@ function settingsOf(config: ResolvedConfig, index: number): SeatSettings {
     learningRate: agentLearningRate,
     ...Object.fromEntries(own),
   }
+}
+
+function checkLength(config: ResolvedConfig, index: number, source: TrainingClient | SamplingClient): void {
+  const own = config.perAgent[index]?.maxNewTokens
+  checkAnswerLength({
+    option: own === undefined ? 'config.maxNewTokens' : `config.perAgent[${index}].maxNewTokens`,
+    tokens: own ?? config.maxNewTokens,
+    contextLength: isTrainingClient(source) ? source.info.contextLength : source.contextLength,
+    model: `agents[${index}]`,
+  })
 }
 
 function checkRates(sharing: readonly Seat[]): void {

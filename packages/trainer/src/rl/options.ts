@@ -2,6 +2,7 @@ import type { SamplingClient, TrainingClient } from '@selfplay/engine'
 import type { GroupRunOptions, RLDataset } from '@selfplay/env'
 import { getRenderer, type Renderer, type Tokenizer } from '@selfplay/renderers'
 import { z } from 'zod'
+import { checkAnswerLength } from '../check-answer-length.js'
 import { ConfigError } from '../errors.js'
 import { checkEvaluators, type Evaluator } from '../evaluate/evaluator.js'
 import type { RunNotice } from '../run/loop-session.js'
@@ -115,6 +116,8 @@ export function resolveRLConfig(config: RLConfig): ResolvedRLConfig {
   checkRLSettings(settings)
   checkEvaluators(parsed.evaluators)
   const { client, dataset, evaluators, reference, filter, trackers, onNotice, onUpdate, run } = parsed
+  const { contextLength } = client.info
+  checkAnswerLength({ option: 'maxTokens', tokens: settings.maxTokens, contextLength, model: 'the client' })
   if (reference && !settings.klPenalty)
     throw new ConfigError(
       'reference is what klPenalty compares with, but klPenalty is off: set it, or leave reference out',
