@@ -7,10 +7,11 @@ import { magrpoConfigSchema } from '@selfplay/trainer'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { lengthRatioTiny, lengthRatioTutorial } from '../recipes.js'
 import { tasks } from '../tasks/index.js'
+import { quoted } from '../terminal/quoted.js'
 import type { Screen } from '../terminal/screen.js'
 import { describeFailure, exitCodeOf, Interrupted, UsageError } from './failure.js'
 import { interruptSignal } from './interrupt.js'
-import { claimFolder, flagOf, planRun, quoted, settingsSchema, writeCommand, type TrainFlags } from './settings.js'
+import { claimFolder, flagOf, planRun, settingsSchema, writeCommand, type TrainFlags } from './settings.js'
 import { configOf } from './train.js'
 
 const screen: Screen = { live: false, colours: false, width: 80, write: () => {} }

@@ -8,10 +8,11 @@ import { bundledFolder } from '../agents.js'
 import type { Recipe } from '../recipes.js'
 import { rewardCurve } from '../terminal/curve.js'
 import { counted, fixed, short } from '../terminal/numbers.js'
+import { quoted } from '../terminal/quoted.js'
 import { labelled, verbatim, wrap, type Screen } from '../terminal/screen.js'
 import { oneLine } from '../terminal/strip.js'
 import { version } from '../version.js'
-import { flagOf, quoted, type RunPlan } from './settings.js'
+import { flagOf, type RunPlan } from './settings.js'
 
 /** Agents as a person reads about them: A, B, ... */
 const letter = (agent: number): string => String.fromCharCode(65 + agent)

@@ -8,6 +8,7 @@ import { z } from 'zod'
 import { bundledFolder } from '../agents.js'
 import { JOINT_MODES, SCHEDULES } from '../recipes.js'
 import { tasks, type TrainTask } from '../tasks/index.js'
+import { quoted } from '../terminal/quoted.js'
 import { UsageError } from './failure.js'
 
 /** Version of `command.json`. */
@@ -146,9 +147,6 @@ async function planResume(task: TrainTask, flags: TrainFlags, { cwd }: Surroundi
 
 /** `maxNewTokens` as it is typed: `--max-new-tokens`. */
 export const flagOf = (key: string): string => `--${key.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`
-
-/** A path for a command line that can be pasted. */
-export const quoted = (path: string): string => (/^[\w./:\\@+-]+$/.test(path) ? path : JSON.stringify(path))
 
 /** A model that is a folder gets its whole path, so that the run can go on from anywhere; other names stay. */
 async function absoluteFolder(model: string, cwd: string): Promise<string> {

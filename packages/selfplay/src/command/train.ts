@@ -17,10 +17,11 @@ import { loadAgents, type LoadedAgent } from '../agents.js'
 import type { TaskRow } from '../tasks/index.js'
 import { mean } from '../terminal/numbers.js'
 import { Progress } from '../terminal/progress.js'
+import { quoted } from '../terminal/quoted.js'
 import { labelled, verbatim, type Screen } from '../terminal/screen.js'
 import { stripControls } from '../terminal/strip.js'
 import { describeStart, writeReport } from './report.js'
-import { claimFolder, quoted, writeCommand, type RunPlan } from './settings.js'
+import { claimFolder, writeCommand, type RunPlan } from './settings.js'
 
 export interface TrainContext {
   readonly screen: Screen

@@ -8,8 +8,10 @@ export interface InspectOptions {
   readonly prompt?: number
   /** Whole texts instead of a line each. */
   readonly full?: true
-  /** Every joint answer; default: the best and the worst of each node. */
+  /** Every joint answer; default: the best and the worst of each node. With `find`: every node; default: the newest. */
   readonly all?: true
+  /** Which nodes contain this text, instead of a tree. */
+  readonly find?: string
 }
 
 /** Adds `selfplay inspect` to the program. */
@@ -18,10 +20,24 @@ export function addInspect(program: Command, inspect: (run: string, options: Ins
     .command('inspect')
     .description('show the answers of an update as trees: rewards, returns, advantages, and what ended')
     .addArgument(new Argument('<run>', 'the run folder').argParser(someText))
-    .option('--update <n>', 'which one (default: the newest)', wholeFrom(1))
+    .option('--update <n>', 'which one (default: the newest; with --find: all)', wholeFrom(1))
     .option('--prompt <n>', 'only this prompt of the data set, counted from 1', wholeFrom(1))
-    .option('--all', 'every joint answer (default: the best 3 and the worst 3 of each node)')
+    .option(
+      '--find <text>',
+      'list the updates whose prompts or answers contain it, with their rewards; upper and lower case are the same',
+      someText,
+    )
+    .option('--all', 'every joint answer (default: the best 3 and the worst 3 of each node); with --find: every node')
     .option('--full', 'whole texts instead of a line each')
     .addOption(new Option('--verbose', 'show where in the code an error arose'))
+    .addHelpText(
+      'after',
+      [
+        '\nExamples:',
+        '  selfplay inspect runs/length-ratio-2026-11-29T185557Z',
+        '  selfplay inspect runs/length-ratio-2026-11-29T185557Z --find dragon',
+        '  selfplay inspect runs/length-ratio-2026-11-29T185557Z --update 12 --prompt 3 --full',
+      ].join('\n'),
+    )
     .action((run: string, options: InspectOptions) => inspect(run, options))
 }

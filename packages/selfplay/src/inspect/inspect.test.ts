@@ -147,7 +147,7 @@ describe('selfplay inspect', () => {
     expect((await readUpdate(directory, 1)).records).toEqual([root(1), child(1)])
     const half = JSON.stringify(root(3)).slice(0, 100)
     const torn = await run('torn', magrpo, `${JSON.stringify(root(2))}\n${half}`)
-    expect(await readUpdate(torn, undefined)).toMatchObject({ step: 2, last: 2 })
+    expect(await readUpdate(torn, undefined)).toMatchObject({ step: 2, summary: { first: 2, last: 2, nodes: 1 } })
   })
 
   it('says what is wrong with a folder', async () => {
@@ -165,24 +165,26 @@ describe('selfplay inspect', () => {
     }
   })
 
+  const call = async (...args: string[]) => {
+    let [out, err] = ['', '']
+    const code = await main(['inspect', ...args], {
+      stdout: { write: (text: string) => (out += text) },
+      stderr: { write: (text: string) => (err += text) },
+      env: {},
+      signals: { on: () => {}, off: () => {} } as never,
+      cwd: () => folder,
+      exit: () => {},
+    })
+    return { code, out, err }
+  }
+
   it('is a command', async () => {
     const directory = await run('command', magrpo, [root(1), child(1), node({ step: 1, row: 4 }, [answer(0, 0.1)])])
-    const call = async (...args: string[]) => {
-      let [out, err] = ['', '']
-      const code = await main(['inspect', ...args], {
-        stdout: { write: (text: string) => (out += text) },
-        stderr: { write: (text: string) => (err += text) },
-        env: {},
-        signals: { on: () => {}, off: () => {} } as never,
-        cwd: () => folder,
-        exit: () => {},
-      })
-      return { code, out, err }
-    }
     const all = await call('command')
     expect(all).toMatchObject({ code: 0, err: '' })
     expect(all.out).toContain(
-      `run       ${directory} (MAGRPO)\nupdate    1 (the newest is 1): 2 prompts, 3 nodes, 5 joint`,
+      `run       ${directory} (MAGRPO)\nholds     update 1: 3 nodes of 2 prompts over 2 turns, 2.7 KiB\n` +
+        'update    1 (the newest is 1): 2 prompts, 3 nodes, 5 joint',
     )
     expect(await call('command', '--all')).toEqual(all)
     const one = await call('command', '--prompt', '5')
@@ -190,5 +192,142 @@ describe('selfplay inspect', () => {
     expect(await call('command', '--prompt', '2')).toMatchObject({ code: 2 })
     expect((await call('elsewhere')).err).toContain('run_folder')
     expect(await call('command', '--update', '0')).toMatchObject({ code: 2 })
+  })
+
+  /** A node whose texts are given: what both agents are shown, and [agent][k]. */
+  const texts = (
+    place: Parameters<typeof node>[0],
+    prompt: string,
+    said: readonly (readonly string[])[],
+    rewards: readonly (number | null)[],
+  ): RolloutRecord => {
+    const plain = node(
+      place,
+      rewards.map((reward, k) => answer(k, reward)),
+    )
+    return {
+      ...plain,
+      prompts: plain.prompts.map((shown) => ({ ...shown, text: prompt })),
+      completions: plain.completions.map((list, agent) =>
+        list.map((completion, k) => ({ ...completion, text: said[agent]![k]! })),
+      ),
+    }
+  }
+  const tales = [
+    texts(
+      { step: 1 },
+      'A "dragon" tale:',
+      [
+        ['a', 'b'],
+        ['c', 'd'],
+      ],
+      [0.2, 0.4],
+    ),
+    texts(
+      { step: 1, row: 1 },
+      'A city:',
+      [
+        ['one', 'two'],
+        ['a DRAGON', 'x'],
+      ],
+      [0.3, 0.9],
+    ),
+    texts(
+      { step: 2, row: 1 },
+      'A city:',
+      [
+        ['(dragon)', 'the\ndragon'],
+        ['dragons', '.*'],
+      ],
+      [0.8, 0.6],
+    ),
+    texts(
+      { step: 3, row: 1 },
+      'A city:',
+      [
+        ['one', 'two'],
+        ['three', '\u001b[31m'],
+      ],
+      [null, 0.5],
+    ),
+  ]
+
+  it('--find lists the nodes that contain a text, where in them, and what the answers with it were worth', async () => {
+    await run('tales', magrpo, tales)
+    const { code, out, err } = await call('tales', '--find', 'dragon')
+    expect([code, err]).toEqual([0, ''])
+    expect(out.slice(out.indexOf('holds'))).toMatchInlineSnapshot(`
+      "holds     updates 1 to 3: 4 nodes of 2 prompts, 3.3 KiB
+      found     "dragon" in 3 nodes of 2 updates
+
+        update 1  prompt 1  turn 1  prompt            reward 0.30
+        update 1  prompt 2  turn 1  answers B 1       reward 0.30  (node 0.60)
+        update 2  prompt 2  turn 1  answers A 2, B 1  reward 0.70  (node 0.70)
+
+      look      npx selfplay inspect tales --update 2 --prompt 2
+      "
+    `)
+  })
+
+  it('--find takes text as it is, over line ends, quotes and patterns', async () => {
+    await run('tales', magrpo, tales)
+    const steps = async (text: string, ...more: string[]) => {
+      const { out } = await call('tales', '--find', text, ...more)
+      return [...out.matchAll(/^ {2}update (\d+) {2}prompt (\d+)/gm)].map((match) => `${match[1]}.${match[2]}`)
+    }
+    expect(await steps('"dragon"')).toEqual(['1.1'])
+    expect(await steps('THE\nDragon')).toEqual(['2.2'])
+    expect(await steps('(dragon)')).toEqual(['2.2'])
+    expect(await steps('.*')).toEqual(['2.2'])
+    expect(await steps('stopReason')).toEqual([]) // the names of the file are no text of it
+    expect(await steps('dragon', '--update', '1')).toEqual(['1.1', '1.2'])
+    expect(await steps('dragon', '--prompt', '2')).toEqual(['1.2', '2.2'])
+    expect((await call('tales', '--find', 'dragon', '--update', '3')).out).toMatch(
+      /found {5}"dragon" in no node of update 3\n$/,
+    )
+    expect(await call('tales', '--find', 'dragon', '--update', '7')).toMatchObject({ code: 1 })
+    expect(await call('tales', '--find', 'dragon', '--full')).toMatchObject({ code: 2 })
+    expect(await call('tales', '--find', ' ')).toMatchObject({ code: 2 })
+  })
+
+  it('--find lists the newest of many nodes, and all of them when asked', async () => {
+    const many = Array.from({ length: 25 }, (_, i) => texts({ step: i + 1 }, 'A city:', [['a'], ['b']], [i / 25]))
+    await run('many', magrpo, many)
+    const some = (await call('many', '--find', 'city')).out
+    expect(some).toMatch(/\n {2}update 6 +prompt/)
+    expect(some).not.toMatch(/\n {2}update 5 +prompt/)
+    expect(some).toContain('  ... 5 earlier: --all lists everything\n')
+    expect((await call('many', '--find', 'city', '--all')).out).toMatch(/\n {2}update 1 +prompt/)
+  })
+
+  it('--find reads the roles of a single policy', async () => {
+    const one = texts(
+      { step: 1 },
+      'You are both:',
+      [
+        ['plan: moon. scene: sea', 'x'],
+        ['', ''],
+      ],
+      [0.5, 0.7],
+    )
+    const roles = {
+      prompts: ['A plan:', 'A scene:'],
+      texts: [
+        ['moon', 'x'],
+        ['sea', 'y'],
+      ],
+      failures: 0,
+    }
+    await run('roles', magrpo, [
+      {
+        ...one,
+        roles,
+        prompts: one.prompts.slice(0, 1),
+        completions: one.completions.slice(0, 1),
+        answers: one.answers.map((own, k) => ({ ...own, generations: [k] })),
+      },
+    ])
+    expect((await call('roles', '--find', 'sea')).out).toMatch(/answers B 1 {2}reward 0\.50 {2}\(node 0\.60\)/)
+    expect((await call('roles', '--find', 'scene: sea')).out).toContain('in no node')
   })
 })

@@ -13,7 +13,7 @@ export interface TreeTextOptions {
 }
 
 /** Agents as a person reads about them: A, B, ... */
-const letter = (agent: number): string => String.fromCharCode(65 + agent)
+export const letter = (agent: number): string => String.fromCharCode(65 + agent)
 
 /** Joint answers shown from each end of a node. */
 const EACH_END = 3

@@ -32,6 +32,12 @@ export function gibibytes(bytes: number): string {
   return `${(bytes / 2 ** 30).toFixed(1)} GiB`
 }
 
+/** The size of a file as `0.3 KiB`, `12.0 MiB` or `1.5 GiB`. */
+export function fileSize(bytes: number): string {
+  if (bytes >= 2 ** 30) return gibibytes(bytes)
+  return bytes >= 2 ** 20 ? `${(bytes / 2 ** 20).toFixed(1)} MiB` : `${(bytes / 2 ** 10).toFixed(1)} KiB`
+}
+
 /** A reward with two digits; `-` when there is none. */
 export const fixed = (value: number | undefined): string =>
   value === undefined || !Number.isFinite(value) ? '-' : value.toFixed(2)

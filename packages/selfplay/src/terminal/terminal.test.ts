@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { rewardCurve } from './curve.js'
-import { counted, duration, fixed, gibibytes, magnitude, short } from './numbers.js'
+import { counted, duration, fileSize, fixed, gibibytes, magnitude, short } from './numbers.js'
 import { Progress, progressLine, type ProgressStep } from './progress.js'
 import { labelled, screenOf, verbatim, wrap, type Screen } from './screen.js'
 import { oneLine, stripControls } from './strip.js'
@@ -39,6 +39,7 @@ describe('numbers', () => {
       '-',
       '1.5 GiB',
     ])
+    expect([300, 12 * 2 ** 20, 2 ** 31].map(fileSize)).toEqual(['0.3 KiB', '12.0 MiB', '2.0 GiB'])
     expect([counted(1, 'prompt'), counted(10, 'prompt')]).toEqual(['1 prompt', '10 prompts'])
   })
 })
