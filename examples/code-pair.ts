@@ -21,6 +21,7 @@ import {
   type ExternalTransition,
   type Formatter,
 } from 'selfplay'
+import './explain-failures.js'
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,

@@ -19,6 +19,7 @@ import {
   type JointRewardFunction,
   type MAGRPOConfig,
 } from 'selfplay'
+import './explain-failures.js'
 
 // ---- Options -------------------------------------------------------------------------------------------------------------
 // Logging to Weights & Biases is off unless --wandb is given; project and entity are optional. The key comes from the

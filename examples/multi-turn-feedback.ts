@@ -18,6 +18,7 @@ import {
   type JointRewardFunction,
   type MAGRPOConfig,
 } from 'selfplay'
+import './explain-failures.js'
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,

@@ -34,6 +34,7 @@ import {
   type SamplingClient,
   type Trajectory,
 } from 'selfplay'
+import './explain-failures.js'
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,

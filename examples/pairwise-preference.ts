@@ -36,6 +36,7 @@ import {
   type PreferenceLabel,
   type SamplingClient,
 } from 'selfplay'
+import './explain-failures.js'
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,

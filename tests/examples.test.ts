@@ -1,15 +1,25 @@
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { root, run } from './run.js'
 
-/** Runs an example on the sources, as `npm run example` does. */
-const example = (name: string, cwd: string, ...args: string[]) =>
-  run(
-    process.execPath,
-    [`${root}node_modules/tsx/dist/cli.mjs`, '-C', '@selfplay/source', join(root, 'examples', name), ...args],
-    cwd,
+/** An example on the sources, as `npm run example` has it. */
+const command = (name: string, ...args: string[]) => [
+  `${root}node_modules/tsx/dist/cli.mjs`,
+  '-C',
+  '@selfplay/source',
+  join(root, 'examples', name),
+  ...args,
+]
+
+const example = (name: string, cwd: string, ...args: string[]) => run(process.execPath, command(name, ...args), cwd)
+
+/** What an example says about a folder that is not there, and how it ends. */
+const failureOf = (name: string, env?: NodeJS.ProcessEnv) =>
+  run(process.execPath, command(name, './nowhere'), folder, env).then(
+    () => `${name} has not failed`,
+    (error: unknown) => String(error),
   )
 
 let folder: string
@@ -47,6 +57,24 @@ describe('examples of joint tasks', () => {
     const text = await example('story-pair.ts', folder, '--max-steps', '1', '--output', join(folder, 'story'))
     expect(text).toMatch(/before: mean reward of turn 2 \d\.\d\d\n {2}plot .*\n {2}scene /)
     expect(text).toMatch(/update 1\/1/)
+  })
+
+  const names = ['code-pair', 'length-ratio', 'multi-turn-feedback', 'naming-game', 'pairwise-preference', 'story-pair']
+
+  it('all end in a message and 1 for a folder without a model', async () => {
+    const readme = await readFile(join(root, 'examples', 'README.md'), 'utf8')
+    expect([...readme.matchAll(/^\| \[([\w-]+)\.ts\]/gm)].map(([, name]) => name!).sort()).toEqual(names)
+    await Promise.all(
+      names.map(async (name) => {
+        const failure = await failureOf(`${name}.ts`)
+        expect(failure).toMatch(/\.ts \.\/nowhere ended with 1:\n/)
+        expect(failure).toMatch(
+          /^error \(checkpoint\)\n {2}\S*nowhere: expected a model folder, got nothing .*Check the path/m,
+        )
+        expect(failure).not.toMatch(/^ +at /m)
+      }),
+    )
+    expect(await failureOf('length-ratio.ts', { DEBUG: '1' })).toMatch(/^ +at /m)
   })
 
   it('code-pair: grades programs in the sandbox', async () => {
