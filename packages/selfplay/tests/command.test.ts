@@ -34,7 +34,10 @@ const timeless = (all: readonly Record<string, number>[]) =>
 describe('what is not understood ends with 2 and names what is near', () => {
   it.each([
     [['train', 'length-rato'], /no task "length-rato": did you mean "length-ratio"\?/],
-    [['train', 'length-ratio', '--epoch', '3'], /unknown option '--epoch'\n\(Did you mean --epochs\?\)/],
+    [
+      ['train', 'length-ratio', '--epoch', '3'],
+      /^error \(usage\)\n {2}unknown option '--epoch': did you mean --epochs\?\n {2}`selfplay train --help` lists/,
+    ],
     [
       ['train', 'length-ratio', '--epochs', '0'],
       /'--epochs <n>' argument '0' is invalid\. Expected a whole number from 1/,
@@ -46,8 +49,14 @@ describe('what is not understood ends with 2 and names what is near', () => {
     [['train', 'length-ratio', '--model', ''], /Expected some text/],
     [['train', 'length-ratio', '--wandb-project', 'p'], /--wandb-project .* add --wandb/],
     [['train', 'length-ratio', 'again'], /too many arguments/],
-    [['train'], /missing required argument 'task'/],
-    [['trian'], /unknown command 'trian'\n\(Did you mean train\?\)/],
+    [['train'], /missing required argument 'task': what to learn: length-ratio, multi-turn-feedback\n/],
+    [['inspect', '--updat', '3'], /unknown option '--updat': did you mean --update\?\n {2}`selfplay inspect --help`/],
+    [['play', 'tictac'], /nor a file; did you mean "tic-tac-toe"\?/],
+    [['trian'], /unknown command 'trian': did you mean train\?\n {2}`selfplay --help` lists/],
+    [['help', 'trian'], /unknown command 'trian': did you mean "train"\?/],
+    [['length-rato'], /unknown command 'length-rato': did you mean selfplay train length-ratio\?/],
+    [['tic-tac-toe'], /did you mean selfplay play tic-tac-toe\?/],
+    [['resume'], /unknown command 'resume'\n/],
     [[], /Usage: selfplay/],
   ])('%j', async (args, message) => {
     const { code, out, err } = await selfplay(args, { cwd })
@@ -62,7 +71,9 @@ describe('what is not understood ends with 2 and names what is near', () => {
       expect(help.out).toContain(option)
     expect(help.out).toContain('length-ratio, settings for the bundled model\n    90 epochs, 4 prompts per update')
     expect(help.out).toContain("length-ratio, the tutorial's settings, for every other model\n    3 epochs")
-    expect((await selfplay(['--version'], { cwd })).out).toMatch(/^\d+\.\d+\.\d+\n$/)
+    for (const flag of ['--version', '-v']) expect((await selfplay([flag], { cwd })).out).toMatch(/^\d+\.\d+\.\d+\n$/)
+    expect((await selfplay(['help', 'train'], { cwd })).out).toBe(help.out)
+    expect(help.out.split('\n').filter((line) => line.length > 80)).toEqual([])
   })
 })
 

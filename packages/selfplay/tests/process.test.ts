@@ -64,7 +64,7 @@ describe('the command as a process', () => {
       ended(start(cli, ['train', 'length-ratio', '--generation', '4'], { cwd })),
       ended(start(cli, ['train', 'length-ratio', '--model', './nowhere'], { cwd })),
     ])
-    expect([usage.code, usage.err]).toEqual([2, expect.stringContaining('Did you mean --generations?')])
+    expect([usage.code, usage.err]).toEqual([2, expect.stringContaining('did you mean --generations?')])
     expect([input.code, input.err]).toEqual([1, expect.stringContaining('expected a model folder, got nothing')])
   })
 })

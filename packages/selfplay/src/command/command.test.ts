@@ -19,21 +19,27 @@ const screen: Screen = { live: false, colours: false, width: 80, write: () => {}
 describe('failures', () => {
   it('are one block: code, message, what to do for more', () => {
     const error = new SelfplayError('checkpoint', 'expected a, got b:\ndo c')
-    expect(describeFailure(error, screen, false)).toBe(
+    expect(describeFailure(error, screen, { verbose: false })).toBe(
       'error (checkpoint)\n  expected a, got b:\n  do c\n  Add --verbose for the place in the code.\n',
     )
-    expect(describeFailure(new UsageError('no'), screen, false)).toMatch(/--help/)
-    expect(describeFailure(new TypeError('x is not a function'), screen, false)).toMatch(/^unexpected error\n/)
-    expect(describeFailure('thrown text', screen, false)).toMatch(/^unexpected error\n {2}thrown text\n/)
+    expect(describeFailure(new UsageError('no'), screen, { verbose: false })).toMatch(/--help/)
+    expect(describeFailure(new TypeError('x is not a function'), screen, { verbose: false })).toMatch(
+      /^unexpected error\n/,
+    )
+    expect(describeFailure('thrown text', screen, { verbose: false })).toMatch(/^unexpected error\n {2}thrown text\n/)
   })
 
   it('show stack and causes when asked', () => {
     const error = new Error('outer', { cause: new Error('inner') })
-    expect(describeFailure(error, screen, true)).toMatch(/Error: outer\n[\s\S]* at [\s\S]*caused by\n {2}Error: inner/)
+    expect(describeFailure(error, screen, { verbose: true })).toMatch(
+      /Error: outer\n[\s\S]* at [\s\S]*caused by\n {2}Error: inner/,
+    )
   })
 
   it('lose control sequences that a message quotes', () => {
-    expect(describeFailure(new Error('got \u001b]0;x\u0007"a\u001b[2J"'), screen, false)).toContain('  got "a"\n')
+    expect(describeFailure(new Error('got \u001b]0;x\u0007"a\u001b[2J"'), screen, { verbose: false })).toContain(
+      '  got "a"\n',
+    )
   })
 
   it('have exit codes', () => {

@@ -40,11 +40,21 @@ const codeOf = (error: unknown): string | undefined => {
   return typeof code === 'string' ? code : undefined
 }
 
+/** Where commands are listed. */
+export const GENERAL_HELP = '`selfplay --help` lists commands and options.'
+
+export interface FailureOptions {
+  /** The stack and the causes instead of a hint. */
+  readonly verbose: boolean
+  /** The hint for what was typed in a way that is not understood. Default: where the commands are listed. */
+  readonly usage?: string
+}
+
 /**
  * A failure as one block that a person can read: its code, its message (what was expected, what came, what to do), and how to
- * see more. With `verbose`, the stack and the causes instead of that hint.
+ * see more.
  */
-export function describeFailure(error: unknown, screen: Screen, verbose: boolean): string {
+export function describeFailure(error: unknown, screen: Screen, { verbose, usage = GENERAL_HELP }: FailureOptions): string {
   const code = codeOf(error)
   const message = error instanceof Error ? error.message : String(error)
   const title = code === undefined ? 'unexpected error' : `error (${code})`
@@ -54,7 +64,7 @@ export function describeFailure(error: unknown, screen: Screen, verbose: boolean
   const more = verbose
     ? stackOf(error)
     : error instanceof UsageError
-      ? ['  `selfplay --help` lists commands and options.']
+      ? [`  ${usage}`]
       : ['  Add --verbose for the place in the code.']
   return `${[bold(screen, title), ...lines, ...more].join('\n')}\n`
 }

@@ -3,6 +3,7 @@ import { screenOf, type ScreenStream } from '../terminal/screen.js'
 import { describeFailure, exitCodeOf, Interrupted, NotReadyError } from './failure.js'
 import { interruptSignal, type SignalSource } from './interrupt.js'
 import { createProgram, type Actions } from './program.js'
+import { checkHelp, helpHint, usageError } from './usage.js'
 
 /** What the command takes from the process that it runs in. */
 export interface Process {
@@ -26,15 +27,23 @@ export async function main(args: readonly string[], process: Process): Promise<n
   const out = screenOf(process.stdout, env)
   const err = screenOf(process.stderr, env)
   const verbose = args.includes('--verbose') || Boolean(env['DEBUG'])
+  const program = createProgram(actions(process), { out, err })
   try {
-    await createProgram(actions(process), { out, err }).parseAsync([...args], { from: 'user' })
+    checkHelp(program, args)
+    await program.parseAsync([...args], { from: 'user' })
     return 0
-  } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2
-    if (!(error instanceof Interrupted)) err.write(describeFailure(error, err, verbose))
+  } catch (thrown) {
+    if (thrown instanceof CommanderError && HELP.has(thrown.code)) return thrown.exitCode === 0 ? 0 : 2
+    const error = thrown instanceof CommanderError ? usageError(thrown, program, args) : thrown
+    if (!(error instanceof Interrupted)) {
+      err.write(describeFailure(error, err, { verbose, usage: helpHint(program, args) }))
+    }
     return exitCodeOf(error)
   }
 }
+
+/** What commander throws after it has shown help or the version. */
+const HELP: ReadonlySet<string> = new Set(['commander.help', 'commander.helpDisplayed', 'commander.version'])
 
 /** The commands; each loads its own code, so that `--help` need not wait for a training core. */
 function actions({ stdout, env, signals, cwd, exit }: Process): Actions {

@@ -4,7 +4,7 @@ import { addPlay } from '../play/command.js'
 import { JOINT_MODES, SCHEDULES, type Recipe } from '../recipes.js'
 import { tasks } from '../tasks/index.js'
 import { counted } from '../terminal/numbers.js'
-import type { Screen } from '../terminal/screen.js'
+import { wrap, type Screen } from '../terminal/screen.js'
 import { version } from '../version.js'
 import { UsageError } from './failure.js'
 import { positive, someText, whole, wholeFrom } from './parse.js'
@@ -40,16 +40,19 @@ interface TrainOptions extends TrainFlags {
 export function createProgram(actions: Actions, { out, err }: Screens): Command {
   const program = new Command('selfplay')
     .description('Train language models by letting them play.')
-    .version(version)
+    .version(version, '-v, --version', 'show the version')
+    .helpOption('-h, --help', 'show this')
+    .helpCommand('help [command]', 'show the help of a command')
     .exitOverride()
     .configureOutput({
       writeOut: (text) => out.write(text),
       writeErr: (text) => err.write(text),
       getOutHelpWidth: () => out.width,
       getErrHelpWidth: () => err.width,
+      outputError: () => {}, // main says it in its own words
     })
-    .showHelpAfterError('(selfplay --help lists commands and options)')
-  addTrain(program, actions)
+    .addHelpText('after', EXAMPLES)
+  addTrain(program, actions, out)
   addInspect(program, (run, options) => actions.inspect(run, options))
   addPlay(program, out)
   program
@@ -61,7 +64,14 @@ export function createProgram(actions: Actions, { out, err }: Screens): Command 
   return program
 }
 
-function addTrain(program: Command, actions: Actions): void {
+const EXAMPLES = `
+Examples:
+  selfplay train length-ratio    two agents learn before your eyes
+  selfplay train --help          all tasks and settings
+  selfplay inspect runs/<run>    what the agents of a run answered
+  selfplay play tic-tac-toe      play against a program yourself`
+
+function addTrain(program: Command, actions: Actions, screen: Screen): void {
   program
     .command('train')
     .description('train agents on a task')
@@ -89,27 +99,31 @@ function addTrain(program: Command, actions: Actions): void {
     .option('--wandb-project <name>', 'project there (default: selfplay)', someText)
     .option('--wandb-entity <name>', "entity there (default: the key's own)", someText)
     .option('--verbose', 'show where in the code an error arose')
-    .addHelpText('after', helpAfter())
+    .addHelpText('after', () => helpAfter(screen.width))
     .action((task: string, options: TrainOptions) => actions.train(requestOf(task, options)))
 }
 
 const recipeText = (recipe: Recipe): string =>
   `${recipe.epochs} epochs, ${counted(recipe.promptsPerUpdate, 'prompt')} per update, ` +
   `${recipe.maxNewTokens} tokens, ` +
-  `${recipe.loraRank > 0 ? `adapters of rank ${recipe.loraRank}` : 'all weights'};\n    ${mainSettings(recipe)}`
+  `${recipe.loraRank > 0 ? `adapters of rank ${recipe.loraRank}` : 'all weights'};\n${mainSettings(recipe)}`
 
-function helpAfter(): string {
-  const width = Math.max(...tasks.map(({ name }) => name.length))
-  const list = tasks.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}`)
+/** Lines of at most `width` columns, all but the first indented as far as what stands in front of the text. */
+const hung = (front: string, text: string, width: number): string =>
+  front + wrap(text, Math.max(30, width - front.length)).join(`\n${' '.repeat(front.length)}`)
+
+function helpAfter(width: number): string {
+  const longest = Math.max(...tasks.map(({ name }) => name.length))
+  const list = tasks.map(({ name, summary }) => hung(`  ${name.padEnd(longest)}  `, summary, width))
   return [
     '\nTasks:',
     ...list,
     '\nSettings without flags:',
     ...tasks.flatMap(({ name, recipes: { tiny, others } }) => [
       `  ${name}, settings for the bundled model`,
-      `    ${recipeText(tiny)}`,
+      hung('    ', recipeText(tiny), width),
       `  ${name}, the tutorial's settings, for every other model`,
-      `    ${recipeText(others)}`,
+      hung('    ', recipeText(others), width),
     ]),
     '\nExamples:',
     '  selfplay train length-ratio',

@@ -3,6 +3,7 @@ import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { SelfplayError } from '@selfplay/engine'
 import type { MessageEnv } from '@selfplay/env'
+import { didYouMean } from '@selfplay/renderers'
 import { UsageError } from '../command/failure.js'
 import { builtIn, builtInNames, type Setting } from './built-ins.js'
 
@@ -34,7 +35,10 @@ export async function loadEnv(what: string, setting: Setting, cwd: string): Prom
   const file = resolve(cwd, what)
   const found = await stat(file).catch(() => undefined)
   if (!found?.isFile())
-    throw new UsageError(`"${what}" is neither built in (${builtInNames.join(', ')}) nor a file`, { what })
+    throw new UsageError(
+      `"${what}" is neither built in (${builtInNames.join(', ')}) nor a file${didYouMean(what, builtInNames, '; ')}`,
+      { what },
+    )
   if (setting.seat !== undefined) throw new UsageError('--seat is for games that are built in: leave it out')
   const maker = (await importFile(file)).default as Maker | undefined
   if (typeof maker !== 'function')
