@@ -18,7 +18,7 @@ Measures the cases (default: all) and writes RESULTS.md and results.json; what o
   --list           name the cases
   --quick          one run of everything as small as it goes, to see that it works; nothing is written
   --runs <n>       runs of each side (default: the case's own, mostly 7)
-  --threads <n>    of both sides (default: 2)
+  --threads <n>    of both sides, where the case does not set them (default: 2)
   --output <dir>   where the results are kept (default: this folder)
 
 SELFPLAY_PEER_PYTHON names the Python interpreter of the peers (README.md says what it needs); without it they are not run.
@@ -113,13 +113,13 @@ class Bench {
     }
   }
 
-  async #resultOf({ rows, runs, ours, peer, versions }: Outcome): Promise<CaseResult> {
+  async #resultOf({ rows, runs, threads, ours, peer, versions }: Outcome): Promise<CaseResult> {
     const machine = await machineInfo()
     return {
       date: this.#date,
       command: command(),
       runs,
-      threads: this.#options.threads,
+      threads,
       load: this.#load,
       machine: { ...machine, versions: { ...machine.versions, ...versions } },
       floors: this.#floors!,

@@ -3,11 +3,13 @@ import { decodeHalfBillion, decodeTiny } from './decode.js'
 import { forwardBackward } from './forward-backward.js'
 import { gemm } from './gemm.js'
 import { magrpoSmall } from './magrpo-small.js'
+import { magrpoTwoTurns } from './magrpo-two-turns.js'
 import { memoryAdapters } from './memory-adapters.js'
 import { memoryFlat } from './memory-flat.js'
 import { onnxWriter } from './onnx-writer.js'
 import { renderers } from './renderers.js'
 import { sampler } from './sampler.js'
+import { vocabulary } from './vocabulary.js'
 
 /** What the others are held against; measured first in every call. */
 export const floorsCase: Case = gemm
@@ -20,6 +22,8 @@ export const cases: readonly Case[] = [
   decodeHalfBillion,
   sampler,
   magrpoSmall,
+  magrpoTwoTurns,
+  vocabulary,
   renderers,
   memoryAdapters,
   memoryFlat,

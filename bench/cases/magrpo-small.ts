@@ -1,10 +1,7 @@
-import { getTokenizer } from '@selfplay/renderers'
-import { lengthRatioReward } from '@selfplay/rewards'
-import { MAGRPOTrainer } from '@selfplay/trainer'
 import { creativePrompts } from '../../packages/selfplay/src/tasks/prompts.js'
-import { openAgents } from '../lib/agents.js'
 import { defineCase, row, type Side, type SideContext } from '../lib/case.js'
-import { decodeFloor, trainingFlops } from '../lib/flops.js'
+import { comlrlRow } from '../lib/comlrl.js'
+import { magrpoFloor, timeMagrpo } from '../lib/magrpo.js'
 import { HIDDEN_64, modelConfig, modelFolder } from '../lib/models.js'
 import { medianSeconds, medianValue } from '../lib/statistics.js'
 
@@ -15,39 +12,11 @@ interface Settings {
   readonly newTokens: number
 }
 
-/** Seconds of the reference implementation and of TRL on one machine, both for 10 prompts: what the scaling starts from. */
-const REFERENCE = { comlrl: 2.97, trl: 1.69 } as const
-
-async function timedRun(agents: number, settings: Settings, { threads }: SideContext) {
-  const { folder, prompts, generations, newTokens } = settings
-  const tokenizer = await getTokenizer(folder)
-  const clients = await openAgents(folder, agents, { threads, tokenizer, slots: generations })
-  const trainer = new MAGRPOTrainer({
-    agents: clients,
-    trainDataset: prompts.map((prompt) => ({ prompt })),
-    // One agent alone is rewarded for its own length, so that no group is constant and every update is made.
-    rewardFunc: agents === 1 ? ({ completions: [texts] }) => texts!.map((text) => text.length) : lengthRatioReward(),
-    config: {
-      numTrainEpochs: 1,
-      numGenerations: generations,
-      maxNewTokens: newTokens,
-      agentLearningRate: 5e-6,
-      maxConcurrentPolicies: agents, // small models: both at once, a core each
-    },
-  })
-  const started = performance.now()
-  let tokens = 0
-  for await (const { sampledTokens } of trainer.updates()) tokens += sampledTokens
-  const seconds = (performance.now() - started) / 1000
-  await Promise.all(clients.map((client) => client.dispose()))
-  return { seconds, tokens }
-}
-
 async function ours(settings: Settings, context: SideContext): Promise<Side> {
   return {
     async run() {
-      const two = await timedRun(2, settings, context)
-      const one = await timedRun(1, settings, context)
+      const two = await timeMagrpo({ ...settings, agents: 2 }, context)
+      const one = await timeMagrpo({ ...settings, agents: 1 }, context)
       return { seconds: two.seconds, values: { tokens: two.tokens, one: one.seconds, one_tokens: one.tokens } }
     },
   }
@@ -72,21 +41,16 @@ export const magrpoSmall = defineCase<Settings>({
   peer: { script: 'grpo.py' },
   rows({ settings, floors, ours: own, peer }) {
     const trl = peer ? medianSeconds(peer) : null
-    const scaled = trl === null ? null : (REFERENCE.comlrl * trl) / REFERENCE.trl
-    const [two, one] = [medianSeconds(own), medianValue(own, 'one')]
-    const least = floorOfOneAgent(settings, floors)
-    const ratio = scaled === null ? null : scaled / two
+    const one = medianValue(own, 'one')
+    const least = magrpoFloor(modelConfig(HIDDEN_64), settings, floors)
     return [
-      row({
+      comlrlRow({
         name: `2 agents, ${medianValue(own, 'tokens')} tokens`,
-        unit: 's',
-        ours: two,
-        peer: scaled ?? 'not run',
-        peerName: 'CoMLRL, scaled',
-        ratio,
+        ours: medianSeconds(own),
+        reference: { comlrl: 2.97, trl: 1.69 },
+        trl,
         floor: 2 * least,
-        target: 'ratio >= 6 (scaled)',
-        met: ratio === null ? null : ratio >= 6,
+        target: 6,
       }),
       row({
         name: `1 agent (GRPO), ${medianValue(own, 'one_tokens')} tokens`,
@@ -100,13 +64,3 @@ export const magrpoSmall = defineCase<Settings>({
     ]
   },
 })
-
-/** Prompts are short against the answers: they are left out. */
-function floorOfOneAgent(
-  { prompts, generations, newTokens }: Settings,
-  floors: Parameters<typeof decodeFloor>[3],
-): number {
-  const config = modelConfig(HIDDEN_64)
-  const steps = newTokens * decodeFloor(config, generations, newTokens / 2, floors)
-  return prompts.length * (steps + trainingFlops(config, generations, newTokens) / floors.gemm)
-}

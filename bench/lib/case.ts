@@ -87,6 +87,8 @@ export interface CaseOf<Settings> {
   readonly about: string
   /** Runs of each side. Default 7. */
   readonly runs?: number
+  /** Threads of each side. Default: those of the call. */
+  readonly threads?: number
   /** Untimed runs of each side before. Default 1. */
   readonly warmups?: number
   /** Whether the memory of the sides is watched. Needs Linux. Default false. */

@@ -1,7 +1,7 @@
 import { modelWeights } from '@selfplay/ort'
 import { describe, expect, it } from 'vitest'
 import { decodeFloor, forwardFlops, matrixParameters, trainingFlops } from './flops.js'
-import { HALF_BILLION, HIDDEN_256, HIDDEN_64, modelConfig, weightBytes } from './models.js'
+import { HALF_BILLION, HIDDEN_256, HIDDEN_64, modelConfig, weightBytes, WIDE_VOCABULARY } from './models.js'
 
 const config = modelConfig(HIDDEN_256)
 
@@ -39,5 +39,6 @@ describe('the shapes', () => {
     expect(weightBytes(HALF_BILLION) / 4).toBe(494_032_768) // Qwen2.5-0.5B
     expect(weightBytes(HIDDEN_256) / 4).toBeGreaterThan(5e6)
     expect(weightBytes(HIDDEN_64) / 4).toBeLessThan(4e5)
+    expect((weightBytes(WIDE_VOCABULARY) - weightBytes(HIDDEN_64)) / 4).toBe((151_936 - 4096) * 64)
   })
 })

