@@ -59,6 +59,36 @@ describe('the command as a process', () => {
     expect(steps.length).toBeGreaterThan(step)
   })
 
+  it.runIf(process.platform !== 'win32')('has its run folder for itself, until it is killed', async () => {
+    const long = train('--epochs', '1000', '--logging-steps', '1', '--output', 'locked')
+    const first = start(cli, long, { cwd })
+    const end = ended(first)
+    await written(first, /update +2\//)
+    const resume = ['train', 'length-ratio', '--resume', 'locked']
+    const [other, again, seen] = await Promise.all(
+      [resume, long, ['inspect', 'locked']].map((args) => ended(start(cli, args, { cwd }))),
+    )
+    expect([other!.code, other!.out]).toEqual([1, ''])
+    expect(other!.err).toMatch(
+      new RegExp(`^error \\(run_locked\\)\n {2}\\S*locked is in use by process ${first.pid} on `),
+    )
+    expect([again!.code, again!.err]).toEqual([1, expect.stringContaining('already holds a run')])
+    expect([seen!.code, seen!.err]).toEqual([0, ''])
+    expect(await exists(join(cwd, 'locked', 'run.lock'))).toBe(true)
+    first.kill('SIGKILL')
+    await end
+
+    const next = start(cli, resume, { cwd })
+    const nextEnd = ended(next)
+    await written(next, /reward \d/)
+    next.kill('SIGINT')
+    const { code, out } = await nextEnd
+    expect(code).toBe(130)
+    const note = `note the folder's lock was left over from process ${first.pid}, which had it since`
+    expect(out.replaceAll(/\s+/g, ' ')).toContain(note)
+    expect(await exists(join(cwd, 'locked', 'run.lock'))).toBe(false)
+  })
+
   it('ends with 2 and 1 for bad usage and bad input', async () => {
     const [usage, input] = await Promise.all([
       ended(start(cli, ['train', 'length-ratio', '--generation', '4'], { cwd })),

@@ -62,6 +62,13 @@ export class RunFolderError extends SelfplayError {
   }
 }
 
+/** Another process has the run folder, or a lock says nothing about whose it is. */
+export class RunLockedError extends SelfplayError {
+  constructor(message: string, details?: Record<string, unknown>) {
+    super('run_locked', message, details)
+  }
+}
+
 /** The mean reward fell from its peak and the config says to stop then. The best checkpoint is kept. */
 export class CollapseError extends SelfplayError {
   constructor(message: string, details?: Record<string, unknown>) {

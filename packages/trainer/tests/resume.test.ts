@@ -50,6 +50,10 @@ async function outcome(run: string, agents: readonly ToyClient[]) {
   }
 }
 
+/** A run folder as it is when its process is killed now, and its lock is no more. */
+const copyOfKilled = (run: string, to: string) =>
+  cp(run, to, { recursive: true, filter: (source) => !source.endsWith('run.lock') })
+
 describe('resume', () => {
   it.each(variants)('is exact: %s', async (_, config) => {
     const folder = await temporaryFolder()
@@ -64,7 +68,7 @@ describe('resume', () => {
     const first = setup(run, config)
     for await (const { step } of first.trainer.updates()) {
       if (step === 7) {
-        await cp(run, join(folder, 'killed'), { recursive: true })
+        await copyOfKilled(run, join(folder, 'killed'))
         break
       }
     }
@@ -265,7 +269,7 @@ describe('resume', () => {
     const folder = await temporaryFolder()
     const { trainer } = setup(join(folder, 'run'), { checkpointEvery: 0 })
     for await (const _update of trainer.updates()) {
-      await cp(join(folder, 'run'), join(folder, 'killed'), { recursive: true })
+      await copyOfKilled(join(folder, 'run'), join(folder, 'killed'))
       break
     }
     const again = setup(join(folder, 'killed'), { checkpointEvery: 0 }, true)

@@ -54,7 +54,11 @@ export interface FailureOptions {
  * A failure as one block that a person can read: its code, its message (what was expected, what came, what to do), and how to
  * see more.
  */
-export function describeFailure(error: unknown, screen: Screen, { verbose, usage = GENERAL_HELP }: FailureOptions): string {
+export function describeFailure(
+  error: unknown,
+  screen: Screen,
+  { verbose, usage = GENERAL_HELP }: FailureOptions,
+): string {
   const code = codeOf(error)
   const message = error instanceof Error ? error.message : String(error)
   const title = code === undefined ? 'unexpected error' : `error (${code})`

@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { writeFileAtomic } from '@selfplay/ort'
 import { didYouMean } from '@selfplay/renderers'
-import { RunFolder, RunFolderError, legalName, runFolderName } from '@selfplay/trainer'
+import { RunFolder, RunFolderError, legalName, lockRun, runFolderName, type RunLock } from '@selfplay/trainer'
 import { z } from 'zod'
 import { bundledFolder } from '../agents.js'
 import { JOINT_MODES, SCHEDULES } from '../recipes.js'
@@ -104,14 +104,15 @@ async function planNew(task: TrainTask, flags: TrainFlags, { cwd, now }: Surroun
     model: await absoluteFolder(model, cwd),
   }
   const directory = output === undefined ? await freeFolder(cwd, task.name, now) : resolve(cwd, output)
-  if (await holdsRun(directory)) {
-    throw new RunFolderError(
-      `${directory} already holds a run: go on with it (--resume ${quoted(directory)}), or choose another --output`,
-      { directory },
-    )
-  }
+  if (await holdsRun(directory)) throw taken(directory)
   return { task, settings, directory, resume: false, unnamed: output === undefined, remarks: [] }
 }
+
+const taken = (directory: string): RunFolderError =>
+  new RunFolderError(
+    `${directory} already holds a run: go on with it (--resume ${quoted(directory)}), or choose another --output`,
+    { directory },
+  )
 
 async function planResume(task: TrainTask, flags: TrainFlags, { cwd }: Surroundings): Promise<RunPlan> {
   const { output, resume, ...given } = flags
@@ -179,13 +180,43 @@ async function freeFolder(cwd: string, task: string, now: Date): Promise<string>
   }
 }
 
+/** The folder of a run while it is in use. */
+export interface ClaimedFolder {
+  /** With another folder where somebody else was faster. */
+  readonly plan: RunPlan
+  readonly lock: RunLock
+  /** Lets go of the folder, and removes it again if it is empty. */
+  readonly release: () => Promise<void>
+}
+
 /**
- * Makes the folder of a new run its own: two runs that start in the same second get one each.
+ * Makes the folder of a run this process's own: two runs that start in the same second get one each, and a run that somebody is
+ * training already is refused.
  *
- * @returns the plan, with another folder where somebody else was faster; `release` removes the folder again if it is empty.
+ * @throws RunLockedError, RunFolderError
  */
-export async function claimFolder(plan: RunPlan, cwd: string, now: Date) {
-  if (!plan.unnamed) return { plan, release: async () => {} }
+export async function claimFolder(planned: RunPlan, cwd: string, now: Date): Promise<ClaimedFolder> {
+  const { plan, remove } = await makeFolder(planned, cwd, now)
+  const lock = await lockRun(plan.directory).catch(async (error: unknown) => {
+    await remove()
+    throw error
+  })
+  const release = async () => {
+    await lock.release()
+    await remove()
+  }
+  // Somebody may have begun and ended a run here since it was planned.
+  if (!plan.resume && (await new RunFolder(plan.directory).holdsRun())) {
+    await release()
+    throw taken(plan.directory)
+  }
+  const remarks = lock.takenOver === null ? [] : [`the folder's lock was left over from ${lock.takenOver}`]
+  return { plan: { ...plan, remarks: [...plan.remarks, ...remarks] }, lock, release }
+}
+
+/** Makes the folder that nobody has named, and can remove it again if it is empty. */
+async function makeFolder(plan: RunPlan, cwd: string, now: Date) {
+  if (!plan.unnamed) return { plan, remove: async () => {} }
   for (let { directory } = plan; ; directory = await freeFolder(cwd, plan.task.name, now)) {
     try {
       await mkdir(dirname(directory)).catch((error: NodeJS.ErrnoException) => {
@@ -201,10 +232,10 @@ export async function claimFolder(plan: RunPlan, cwd: string, now: Date) {
         { cause },
       )
     }
-    const release = async () => {
+    const remove = async () => {
       for (const folder of [directory, dirname(directory)]) await rmdir(folder).catch(() => {})
     }
-    return { plan: { ...plan, directory }, release }
+    return { plan: { ...plan, directory }, remove }
   }
 }
 

@@ -10,6 +10,7 @@ import {
   type MAGRPOConfig,
   type MAGRPOUpdate,
   type Notice,
+  type RunLock,
   type Tracker,
   type WandbOptions,
 } from '@selfplay/trainer'
@@ -45,13 +46,13 @@ export async function runTrain(plan: RunPlan, context: TrainContext): Promise<vo
   const runtime = await createRuntime({ threads: plan.settings.threads })
   let agents: LoadedAgent[] = []
   try {
-    agents = await load(plan, runtime, context)
-    checkContext(plan, agents[0]!)
-    const claimed = await claimFolder(plan, context.cwd, new Date())
+    const folder = await claimFolder(plan, context.cwd, new Date())
     try {
-      await trainAgents(claimed.plan, agents, runtime, trackers, context)
+      agents = await load(plan, runtime, context)
+      checkContext(plan, agents[0]!)
+      await trainAgents({ ...folder, agents, runtime, trackers }, context)
     } finally {
-      await claimed.release()
+      await folder.release()
     }
   } finally {
     await Promise.all([...new Set<TrainingClient>(agents)].map((agent) => agent.dispose()))
@@ -110,10 +111,18 @@ export function configOf({ task, settings }: Pick<RunPlan, 'task' | 'settings'>)
   }
 }
 
+/** All that a run is made of. */
+interface RunParts {
+  readonly plan: RunPlan
+  /** Of its folder. */
+  readonly lock: RunLock
+  readonly agents: readonly LoadedAgent[]
+  readonly runtime: Runtime
+  readonly trackers: readonly Tracker[]
+}
+
 function makeTrainer(
-  plan: RunPlan,
-  agents: readonly LoadedAgent[],
-  trackers: readonly Tracker[],
+  { plan, lock, agents, trackers }: RunParts,
   onNotice: (notice: Notice) => void,
 ): MAGRPOTrainer<TaskRow> {
   const { task, settings, directory, resume } = plan
@@ -126,22 +135,17 @@ function makeTrainer(
     rewardProcessor: RewardProcessors.scale({ factor: settings.rewardScale }),
     ...(task.externalTransition && { externalTransition: task.externalTransition }),
     config: configOf(plan),
-    run: { directory, resume },
+    run: { directory, resume, lock },
     trackers,
     onNotice,
   })
 }
 
-async function trainAgents(
-  plan: RunPlan,
-  agents: readonly LoadedAgent[],
-  runtime: Runtime,
-  trackers: readonly Tracker[],
-  context: TrainContext,
-): Promise<void> {
+async function trainAgents(parts: RunParts, context: TrainContext): Promise<void> {
+  const { plan, agents, runtime } = parts
   const { screen, signal } = context
   const progress = new Progress(screen)
-  const trainer = makeTrainer(plan, agents, trackers, noticePrinter(progress, screen))
+  const trainer = makeTrainer(parts, noticePrinter(progress, screen))
   const { info } = agents[0]!
   screen.write(describeStart({ plan, info, runtime, totalSteps: trainer.totalSteps, screen, cwd: context.cwd }))
   for (const remark of plan.remarks) screen.write(labelled(screen, 'note', remark))

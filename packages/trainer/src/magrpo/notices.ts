@@ -16,6 +16,7 @@ export type NoticeCode =
   | 'checkpoint_skipped'
   | 'checkpoint_set_aside'
   | 'started_over'
+  | 'lock_taken_over'
   | 'filtered_sampling'
   | 'on_policy_loss'
   | 'constant_groups'

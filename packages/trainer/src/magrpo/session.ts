@@ -10,7 +10,7 @@ import {
   saveCheckpoint,
 } from '../run/checkpoint.js'
 import { forgetRefusedGradients, holdsRefusedGradients } from '../refused-gradients.js'
-import { checkpointToResume, createdAt, leaveLaterBehind, type RunTarget } from '../run/resume.js'
+import { checkpointToResume, claimFolder, createdAt, leaveLaterBehind, type RunTarget } from '../run/resume.js'
 import { checkOutside } from '../run/check-outside.js'
 import { RunFolder, noLines, type LineLengths } from '../run/run-folder.js'
 import { finishTrackers } from '../track/finish-trackers.js'
@@ -79,6 +79,7 @@ export class Session {
     let resumed = false
     const early: Notice[] = []
     if (folder && run) {
+      early.push(...(await claimFolder(folder, run)))
       const { directory, notices } = await checkpointToResume(folder, run.resume ?? false)
       early.push(...notices)
       if (directory !== null) state = await this.load(directory)
@@ -105,7 +106,11 @@ export class Session {
 
   /** Opens the files again for a loop that was interrupted in this process. */
   async reopen(): Promise<void> {
-    await this.folder?.open(this.lines)
+    const { folder } = this
+    if (folder) {
+      await folder.claim(this.options.run?.lock)
+      await folder.open(this.lines)
+    }
     this.opened = true
   }
 
@@ -193,7 +198,7 @@ export class Session {
   /** Saves a checkpoint of a state between two updates, unless its step has one. Does nothing without a run folder. */
   async save(state: TrainerState): Promise<void> {
     const { folder } = this
-    if (!folder || this.savedStep === state.step) return
+    if (!folder || !this.opened || this.savedStep === state.step) return
     const { config } = this.options
     const { settings } = this
     this.lines = await folder.lengths()
@@ -225,9 +230,13 @@ export class Session {
   }
 
   async close(outcome: RunOutcome, signal: AbortSignal): Promise<void> {
-    if (this.opened && this.folder) {
-      this.lines = await this.folder.lengths()
-      await this.folder.close()
+    try {
+      if (this.opened && this.folder) {
+        this.lines = await this.folder.lengths()
+        await this.folder.close()
+      }
+    } finally {
+      await this.folder?.release()
     }
     this.opened = false
     await finishTrackers(this.options.trackers, outcome, { signal })

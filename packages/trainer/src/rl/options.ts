@@ -5,6 +5,7 @@ import { z } from 'zod'
 import { checkAnswerLength } from '../check-answer-length.js'
 import { ConfigError } from '../errors.js'
 import { checkEvaluators, type Evaluator } from '../evaluate/evaluator.js'
+import { lockSchema } from '../run/check-outside.js'
 import type { RunNotice } from '../run/loop-session.js'
 import type { RunTarget } from '../run/resume.js'
 import { parseStrict } from '../strict-config.js'
@@ -68,6 +69,7 @@ export const liveParts = {
         directory: z.string().min(1),
         resume: z.union([z.boolean(), z.string()]).default(false),
         rollouts: z.boolean().default(true),
+        lock: lockSchema.exactOptional(),
       }),
     ])
     .nullable()

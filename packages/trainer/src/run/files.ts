@@ -16,10 +16,14 @@ export async function syncFolder(path: string): Promise<void> {
   }
 }
 
-/** Makes a folder and those above it, and says why not: Node's own recursive call blames a read-only disk on a missing path. */
-async function makeFolder(path: string): Promise<void> {
+/**
+ * Makes a folder and those above it, and says why not: Node's own recursive call blames a read-only disk on a missing path.
+ *
+ * @returns the topmost folder that was made; undefined when all were there.
+ */
+export async function makeFolder(path: string): Promise<string | undefined> {
   try {
-    await mkdir(path, { recursive: true })
+    return await mkdir(path, { recursive: true })
   } catch (error) {
     const { code, path: failed } = error as NodeJS.ErrnoException
     if (code === 'ENOENT' && failed !== undefined) await mkdir(failed)

@@ -8,7 +8,7 @@ import type { MetricsRow, RunOutcome, Tracker } from '../track/tracker.js'
 import { CHECKPOINT_FORMAT, checkpointName, pruneCheckpoints, readTrainerState, saveCheckpoint } from './checkpoint.js'
 import { checkOutside } from './check-outside.js'
 import { settingDifferences } from './differences.js'
-import { checkpointToResume, createdAt, leaveLaterBehind, type RunTarget } from './resume.js'
+import { checkpointToResume, claimFolder, createdAt, leaveLaterBehind, type RunTarget } from './resume.js'
 import { RunFolder, noLines, type LineLengths } from './run-folder.js'
 
 /** Something that a person should know, in words. `code` is stable. */
@@ -73,6 +73,7 @@ export class LoopSession<S extends LoopState> {
     const early: RunNotice[] = []
     let state: S | null = null
     if (folder && run) {
+      early.push(...(await claimFolder(folder, run)))
       const { directory, notices } = await checkpointToResume(folder, run.resume ?? false)
       early.push(...notices)
       if (directory !== null) state = await this.load(directory)
@@ -101,7 +102,11 @@ export class LoopSession<S extends LoopState> {
   /** Opens the files again for a loop that was interrupted in this process. */
   async reopen(): Promise<void> {
     this.refuseLeftovers()
-    await this.folder?.open(this.lines)
+    const { folder } = this
+    if (folder) {
+      await folder.claim(this.options.run?.lock)
+      await folder.open(this.lines)
+    }
     this.opened = true
   }
 
@@ -171,7 +176,7 @@ export class LoopSession<S extends LoopState> {
    */
   async save(state: S, protect: readonly number[] = []): Promise<void> {
     const { folder } = this
-    if (!folder || this.savedStep === state.step) return
+    if (!folder || !this.opened || this.savedStep === state.step) return
     const { kind, settings, client, keepCheckpoints } = this.options
     this.lines = await folder.lengths()
     const trainer = { formatVersion: CHECKPOINT_FORMAT, kind, lines: this.lines, settings, state }
@@ -184,9 +189,13 @@ export class LoopSession<S extends LoopState> {
   }
 
   async close(outcome: RunOutcome, signal: AbortSignal): Promise<void> {
-    if (this.opened && this.folder) {
-      this.lines = await this.folder.lengths()
-      await this.folder.close()
+    try {
+      if (this.opened && this.folder) {
+        this.lines = await this.folder.lengths()
+        await this.folder.close()
+      }
+    } finally {
+      await this.folder?.release()
     }
     this.opened = false
     await finishTrackers(this.options.trackers, outcome, { signal })

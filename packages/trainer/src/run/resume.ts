@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { RunFolderError } from '../errors.js'
 import { newestCheckpoint, setAsideLater, setAsideMessage } from './checkpoint.js'
+import type { RunLock } from './lock.js'
 import type { RunFolder } from './run-folder.js'
 
 /** Where a run is written, and how it begins. */
@@ -11,13 +12,22 @@ export interface RunTarget {
   readonly resume?: boolean | string
   /** Write `rollouts.jsonl`. Default true. */
   readonly rollouts?: boolean
+  /** A lock of the folder that the caller holds already. Default: the trainer takes it while it trains. */
+  readonly lock?: RunLock
 }
 
 /** What a person should know about how a run begins. */
 export interface ResumeNotice {
-  readonly code: 'started_over' | 'checkpoint_skipped' | 'checkpoint_set_aside'
+  readonly code: 'lock_taken_over' | 'started_over' | 'checkpoint_skipped' | 'checkpoint_set_aside'
   readonly level: 'info' | 'warning'
   readonly message: string
+}
+
+/** Takes a run's folder, and says whose lock was in the way. @throws RunLockedError when another process has it. */
+export async function claimFolder(folder: RunFolder, { lock }: RunTarget): Promise<readonly ResumeNotice[]> {
+  const takenOver = await folder.claim(lock)
+  if (takenOver === null) return []
+  return [{ code: 'lock_taken_over', level: 'info', message: `the folder's lock was left over from ${takenOver}` }]
 }
 
 /**

@@ -1,7 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
-import { RunFolderError } from '../errors.js'
+import { ConfigError, RunFolderError } from '../errors.js'
 import { JsonlFile, exists, writeFileAtomic } from './files.js'
+import { lockRun, type RunLock } from './lock.js'
 
 /** Version of the layout of a run folder. */
 export const RUN_FORMAT = 1
@@ -19,7 +20,7 @@ export const noLines: LineLengths = { metrics: 0, evaluations: 0, rollouts: 0, e
 /**
  * Where a run lives:
  * `config.json`, `metrics.jsonl` (a row per update), `evaluations.jsonl` (a row per evaluation), `rollouts.jsonl` (a line per
- * node), `events.jsonl` (what a person should know: notices in words), `checkpoints/`.
+ * node), `events.jsonl` (what a person should know: notices in words), `checkpoints/`; `run.lock` while a process trains in it.
  */
 export class RunFolder {
   readonly directory: string
@@ -27,6 +28,8 @@ export class RunFolder {
   readonly evaluations: JsonlFile
   readonly rollouts: JsonlFile
   readonly events: JsonlFile
+
+  private lock: RunLock | null = null
 
   constructor(directory: string) {
     this.directory = resolve(directory)
@@ -74,6 +77,29 @@ export class RunFolder {
       join(this.directory, 'config.json'),
       `${JSON.stringify({ formatVersion: RUN_FORMAT, ...content }, null, 2)}\n`,
     )
+  }
+
+  /**
+   * Takes the folder for this process, until {@link release}.
+   *
+   * @param given a lock that the caller holds, and keeps.
+   * @returns whose lock was taken over; null: nobody's.
+   * @throws RunLockedError when another process has it.
+   */
+  async claim(given?: RunLock): Promise<string | null> {
+    if (given === undefined) {
+      this.lock ??= await lockRun(this.directory)
+      return this.lock.takenOver
+    }
+    if (given.directory === this.directory) return null
+    throw new ConfigError(`run.lock is one of ${given.directory}, but the run is in ${this.directory}`)
+  }
+
+  /** Gives the folder back. */
+  async release(): Promise<void> {
+    const { lock } = this
+    this.lock = null
+    await lock?.release()
   }
 
   /** Opens the line files, each cut to what a checkpoint remembers of it. */
