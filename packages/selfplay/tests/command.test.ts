@@ -286,6 +286,53 @@ describe('a run that is stopped', () => {
     expect([again.code, before(again.out)]).toEqual([0, before(out)])
   })
 
+  it('says that it is finished and how to lengthen it, and trains nothing', async () => {
+    const { code, out, err } = await selfplay(['train', 'length-ratio', '--resume', 'stopped'], { cwd })
+    expect([code, err]).toEqual([0, ''])
+    expect(out).toMatch(/\nfinished +all 6 updates of the run are done already: nothing was trained\n/)
+    expect(out).toMatch(/\nlonger +npx selfplay train length-ratio --resume stopped --epochs 2 --max-steps 12\n/)
+    expect(out).not.toMatch(/update \d+\/6/)
+    expect(timeless(await rows(join(cwd, 'stopped'), 'metrics.jsonl'))).toEqual(whole)
+  })
+
+  it('is lengthened to the very same run as one that was asked for that length', async () => {
+    const length = ['--epochs', '2', '--max-steps', '12']
+    await selfplay([...small, ...length, '--output', 'longer'], { cwd })
+    const want = timeless(await rows(join(cwd, 'longer'), 'metrics.jsonl'))
+    expect(want.slice(0, 6)).toEqual(whole)
+
+    await selfplay([...small, '--output', 'lengthened'], { cwd })
+    const { code, out, err } = await selfplay(['train', 'length-ratio', '--resume', 'lengthened', ...length], { cwd })
+    expect([code, err]).toEqual([0, ''])
+    expect(out.replaceAll(/\s+/g, ' ')).toContain(
+      'note maxSteps was 6 and is 12, numTrainEpochs was 1 and is 2; the run goes on as one that was begun like this',
+    )
+    expect(out).toMatch(/update +7\/12/)
+    expect(out).toMatch(/ 12 updates/)
+    expect(timeless(await rows(join(cwd, 'lengthened'), 'metrics.jsonl'))).toEqual(want)
+    for (const agent of ['agent_0', 'agent_1']) {
+      const weights = (run: string) => readFile(join(cwd, run, agent, 'model.safetensors'))
+      expect((await weights('lengthened')).equals(await weights('longer'))).toBe(true)
+    }
+    // It stays that long: without flags there is nothing left.
+    const again = await selfplay(['train', 'length-ratio', '--resume', 'lengthened'], { cwd })
+    expect([again.code, again.out]).toEqual([0, expect.stringContaining('all 12 updates of the run are done already')])
+  })
+
+  it('says what a schedule does to a run that is lengthened', async () => {
+    const cosine = [...small, '--learning-rate-schedule', 'cosine', '--max-steps', '2', '--output', 'cosine']
+    await selfplay(cosine, { cwd })
+    const { code, out } = await selfplay(['train', 'length-ratio', '--resume', 'cosine', '--max-steps', '4'], { cwd })
+    expect(code).toBe(0)
+    expect(out.replaceAll(/\s+/g, ' ')).toContain(
+      'from update 3 on the learning rate follows the cosine schedule of the new length',
+    )
+    const rates = (await rows(join(cwd, 'cosine'), 'metrics.jsonl')).map((row) => row['agent_0/learning_rate']! / 5e-5)
+    const factor = (done: number, total: number) => (1 + Math.cos((Math.PI * done) / total)) / 2
+    const expected = [factor(0, 2), factor(1, 2), factor(2, 4), factor(3, 4)]
+    rates.forEach((rate, i) => expect(rate).toBeCloseTo(expected[i]!, 9))
+  })
+
   it('says which checkpoint it passed over (check 49)', async () => {
     const checkpoints = join(cwd, 'stopped', 'checkpoints')
     const newest = (await readdir(checkpoints)).sort().at(-1)!

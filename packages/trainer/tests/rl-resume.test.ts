@@ -121,6 +121,7 @@ describe('resume', () => {
     expect(updates[0]!.notices.map(({ code }) => code)).toEqual([
       'resumed',
       'checkpoint_skipped',
+      'length_changed',
       'checkpoint_set_aside',
     ])
   })

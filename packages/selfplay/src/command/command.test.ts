@@ -145,6 +145,38 @@ describe('settings', () => {
     expect([await isThere(a!), await isThere(b!)]).toEqual([true, false])
   })
 
+  it('lengthen a run that is resumed, and say which flags do when those that are given do not', async () => {
+    const resume = async (output: string, saved: TrainFlags, more: TrainFlags) => {
+      const first = await plan({ output, ...saved })
+      await mkdir(first.directory, { recursive: true })
+      await writeFile(join(first.directory, 'config.json'), '{"formatVersion":1}')
+      await writeCommand(first)
+      const { lengthened, settings } = await plan({ resume: output, ...more })
+      return [lengthened, settings.epochs, settings.maxSteps]
+    }
+    // The bundled recipe: 90 epochs of 3 updates.
+    expect(await resume('l-a', {}, { epochs: 91 })).toEqual([true, 91, null])
+    expect(await resume('l-b', { maxSteps: 6 }, { maxSteps: 7 })).toEqual([true, 90, 7])
+    expect(await resume('l-c', { maxSteps: 6, epochs: 2 }, { maxSteps: 12, epochs: 4 })).toEqual([true, 4, 12])
+    expect(await resume('l-d', { maxSteps: 500 }, {})).toEqual([false, 90, 500])
+    expect(await resume('l-e', { maxSteps: 500 }, { maxSteps: 500, epochs: 90 })).toEqual([false, 90, 500])
+    const cases: [TrainFlags, TrainFlags, RegExp][] = [
+      [{}, { maxSteps: 540 }, /has 270 updates \(--epochs 90\) and would not get longer by that: add --epochs 180$/],
+      [{ maxSteps: 6 }, { epochs: 100 }, /has 6 updates \(--epochs 90, --max-steps 6\) .*: add --max-steps 300$/],
+      [{ maxSteps: 500 }, { maxSteps: 600 }, /add --epochs 200$/],
+      [{}, { epochs: 89 }, /or to a later end: --epochs is 89, the run has 90\./],
+      [{}, { maxSteps: 270 }, /--max-steps is 270, the run has none\./],
+      [
+        { maxSteps: 6 },
+        { maxSteps: 5, epochs: 100 },
+        /--max-steps is 5, the run has 6; --epochs is 100, the run has 90/,
+      ],
+      [{}, { epochs: 180, generations: 4 }, /--generations is 4, the run has 8\./],
+    ]
+    for (const [index, [saved, more, message]] of cases.entries())
+      await expect(resume(`l-${index}`, saved, more)).rejects.toThrow(message)
+  })
+
   it('start a run over that was killed before it had begun', async () => {
     const first = await plan({ output: 'killed', epochs: 7 })
     await writeCommand(first)

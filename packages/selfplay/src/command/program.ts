@@ -79,8 +79,12 @@ function addTrain(program: Command, actions: Actions, screen: Screen): void {
     .option('--model <source>', 'folder in Hugging Face layout, or hub name (default: bundled:tiny)', someText)
     .option('--revision <name>', 'branch, tag or commit of a hub model', someText)
     .option('--seed <n>', 'seeds every random draw (default: 0)', whole)
-    .option('--epochs <n>', "passes over the task's prompts", wholeFrom(1))
-    .option('--max-steps <n>', 'stop after this many updates', wholeFrom(1))
+    .option(
+      '--epochs <n>',
+      "passes over the task's prompts; with --resume: more than before lengthen the run",
+      wholeFrom(1),
+    )
+    .option('--max-steps <n>', 'stop after this many updates; with --resume: the same', wholeFrom(1))
     .option('--prompts-per-update <n>', 'prompts answered for one update', wholeFrom(1))
     .option('--generations <n>', 'answers of each agent to each prompt', wholeFrom(1))
     .addOption(new Option('--joint-mode <name>', 'which answers are judged together').choices(JOINT_MODES))
@@ -91,7 +95,10 @@ function addTrain(program: Command, actions: Actions, screen: Screen): void {
     .option('--lora-rank <r>', 'train adapters of this rank on one shared model; 0: all weights', wholeFrom(0))
     .option('--unseen-prompts <n>', 'prompts never trained on, answered before and after', wholeFrom(0))
     .option('--output <folder>', 'the run folder (default: runs/<task>-<time>)', someText)
-    .option('--resume [folder]', 'go on with a run (default: the newest of this task)')
+    .option(
+      '--resume [folder]',
+      'go on with a run, a finished one with more --epochs or --max-steps (default: the newest of this task)',
+    )
     .option('--checkpoint-every <n>', 'updates between checkpoints; 0: only at the end', wholeFrom(0))
     .option('--logging-steps <n>', 'updates per line of output and per row for W&B', wholeFrom(1))
     .option('--threads <n>', 'of onnxruntime (default: all cores)', wholeFrom(1))
@@ -129,6 +136,7 @@ function helpAfter(width: number): string {
     '  selfplay train length-ratio',
     '  selfplay train length-ratio --model ./Qwen2.5-0.5B --lora-rank 16',
     '  selfplay train length-ratio --resume',
+    '  selfplay train length-ratio --resume runs/<run> --epochs 180',
   ].join('\n')
 }
 

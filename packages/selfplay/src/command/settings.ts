@@ -10,6 +10,7 @@ import { JOINT_MODES, SCHEDULES } from '../recipes.js'
 import { tasks, type TrainTask } from '../tasks/index.js'
 import { quoted } from '../terminal/quoted.js'
 import { UsageError } from './failure.js'
+import { lengthFlags, updatesOf } from './length.js'
 
 /** Version of `command.json`. */
 const COMMAND_FORMAT = 1
@@ -59,6 +60,8 @@ export interface RunPlan {
   /** Absolute. */
   readonly directory: string
   readonly resume: boolean
+  /** A run that goes on to a later end than it was started with. */
+  readonly lengthened: boolean
   /** Nobody has named the folder: when another run takes it first, this one takes the next number. */
   readonly unnamed: boolean
   /** Things that the user should know about the settings. */
@@ -105,7 +108,7 @@ async function planNew(task: TrainTask, flags: TrainFlags, { cwd, now }: Surroun
   }
   const directory = output === undefined ? await freeFolder(cwd, task.name, now) : resolve(cwd, output)
   if (await holdsRun(directory)) throw taken(directory)
-  return { task, settings, directory, resume: false, unnamed: output === undefined, remarks: [] }
+  return { task, settings, directory, resume: false, lengthened: false, unnamed: output === undefined, remarks: [] }
 }
 
 const taken = (directory: string): RunFolderError =>
@@ -126,14 +129,16 @@ async function planResume(task: TrainTask, flags: TrainFlags, { cwd }: Surroundi
   if (saved.task !== task.name) {
     throw new UsageError(`${directory} is a run of the task "${saved.task}", not "${task.name}"`, { directory })
   }
-  const settings = { ...saved.settings, ...(given.threads !== undefined && { threads: given.threads }) }
+  const longer = lengthen(task, saved.settings, given)
+  const settings = { ...saved.settings, ...longer, ...(given.threads !== undefined && { threads: given.threads }) }
   const typed = given.model === undefined ? given : { ...given, model: await absoluteFolder(given.model, cwd) }
   const differences = (Object.keys(typed) as (keyof RunSettings)[])
     .filter((key) => typed[key] !== settings[key])
-    .map((key) => `${flagOf(key)} is ${String(typed[key])}, the run has ${String(settings[key])}`)
+    .map((key) => `${flagOf(key)} is ${String(typed[key])}, the run has ${String(settings[key] ?? 'none')}`)
   if (differences.length > 0) {
     throw new UsageError(
-      `a run goes on with the settings that it was started with: ${differences.join('; ')}. Leave them out, or start a new run`,
+      `a run goes on with the settings that it was started with, or to a later end: ${differences.join('; ')}. ` +
+        'Leave them out, or start a new run',
       { differences },
     )
   }
@@ -143,8 +148,35 @@ async function planResume(task: TrainTask, flags: TrainFlags, { cwd }: Surroundi
   // Killed between writing down its settings and its beginning: there is nothing to go on from.
   const begun = await new RunFolder(directory).holdsRun()
   if (!begun) remarks.push('the run was stopped before it had begun: it starts over')
-  return { task, settings, directory, resume: begun, unnamed: false, remarks }
+  return { task, settings, directory, resume: begun, lengthened: longer !== null, unnamed: false, remarks }
 }
+
+/**
+ * The length that a run is to have instead of its own; null when it keeps that, or is asked for a shorter one.
+ *
+ * @throws UsageError when the flags alone would not make it longer, with those that do.
+ */
+function lengthen(
+  task: TrainTask,
+  saved: RunSettings,
+  given: SettingFlags,
+): Pick<RunSettings, 'epochs' | 'maxSteps'> | null {
+  const { epochs, maxSteps } = { ...saved, ...given }
+  const asked = { ...saved, epochs, maxSteps }
+  const [before, after] = [updatesOf(task, saved), updatesOf(task, asked)]
+  if (after > before) return { epochs, maxSteps }
+  const inEpochs = epochs > saved.epochs ? updatesOf(task, { ...asked, maxSteps: null }) : 0
+  const wanted = Math.max(inEpochs, maxSteps === saved.maxSteps ? 0 : (maxSteps ?? 0))
+  if (after < before || wanted <= before) return null
+  throw new UsageError(
+    `the run has ${before} updates (${lengthText(saved)}) and would not get longer by that: add ` +
+      lengthFlags(task, asked, wanted),
+    { updates: before, wanted },
+  )
+}
+
+const lengthText = ({ epochs, maxSteps }: RunSettings): string =>
+  `--epochs ${epochs}${maxSteps === null ? '' : `, --max-steps ${maxSteps}`}`
 
 /** `maxNewTokens` as it is typed: `--max-new-tokens`. */
 export const flagOf = (key: string): string => `--${key.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`

@@ -16,12 +16,13 @@ import {
 } from '@selfplay/trainer'
 import { loadAgents, type LoadedAgent } from '../agents.js'
 import type { TaskRow } from '../tasks/index.js'
-import { mean } from '../terminal/numbers.js'
+import { counted, mean } from '../terminal/numbers.js'
 import { Progress } from '../terminal/progress.js'
 import { quoted } from '../terminal/quoted.js'
 import { labelled, verbatim, type Screen } from '../terminal/screen.js'
 import { stripControls } from '../terminal/strip.js'
 import { describeStart, writeReport } from './report.js'
+import { lengthFlags, updatesOf } from './length.js'
 import { claimFolder, writeCommand, type RunPlan } from './settings.js'
 
 export interface TrainContext {
@@ -155,9 +156,14 @@ async function trainAgents(parts: RunParts, context: TrainContext): Promise<void
   try {
     // Also when a run is resumed: the agents are still as they were before its first update.
     const before = await answer()
-    if (!plan.resume) await writeCommand(plan)
-    for await (const update of trainer.updates({ signal })) progress.update(stepOf(update, agents.length))
+    if (!plan.resume || plan.lengthened) await writeCommand(plan)
+    let updates = 0
+    for await (const update of trainer.updates({ signal })) {
+      updates++
+      progress.update(stepOf(update, agents.length))
+    }
     progress.end()
+    if (updates === 0) screen.write(describeFinished(plan, context))
     const after = await answer()
     await trainer.saveModel(plan.directory, { signal })
     await writeReport({ plan, before, after, screen, cwd: context.cwd })
@@ -188,7 +194,7 @@ function stepOf(
 }
 
 /** For those who read losses and files; the run folder has all of it in events.jsonl. */
-const QUIET: ReadonlySet<Notice['code']> = new Set<Notice['code']>(['checkpoint', 'on_policy_loss'])
+const QUIET: ReadonlySet<Notice['code']> = new Set<Notice['code']>(['checkpoint', 'on_policy_loss', 'already_finished'])
 
 /** Warnings always; what is merely good to know once per kind, if the terminal is the place for it. */
 function noticePrinter(progress: Progress, screen: Screen): (notice: Notice) => void {
@@ -198,6 +204,20 @@ function noticePrinter(progress: Progress, screen: Screen): (notice: Notice) => 
     told.add(code)
     progress.print(labelled(screen, level === 'warning' ? 'warning' : 'note', stripControls(message)))
   }
+}
+
+/** That there was nothing left to train, and how a run becomes longer. */
+function describeFinished({ directory, task, settings }: RunPlan, { screen, cwd }: TrainContext): string {
+  const updates = updatesOf(task, settings)
+  const path = quoted(relative(cwd, directory) || '.')
+  return (
+    labelled(screen, 'finished', `all ${counted(updates, 'update')} of the run are done already: nothing was trained`) +
+    verbatim(
+      screen,
+      'longer',
+      `npx selfplay train ${task.name} --resume ${path} ${lengthFlags(task, settings, 2 * updates)}`,
+    )
+  )
 }
 
 /** Where a stopped run can go on, and how. */

@@ -8,7 +8,9 @@ import { Samplers, type Table } from './agents.js'
 import { checkEvaluateArgs } from './check-evaluate.js'
 import type { ResolvedConfig } from './config.js'
 import { evaluateRows, type Evaluation } from './evaluate.js'
+import { finishedNotice } from '../run/length.js'
 import { RewardFailures } from './judge.js'
+import type { Notice } from './notices.js'
 import type { Session } from './session.js'
 import type { TrainerState } from './state.js'
 import type { PromptRow, Task } from './types.js'
@@ -91,9 +93,19 @@ export abstract class AgentLoop<Row extends PromptRow, U> {
     else this.state = await this.session.start()
     await this.samplers.release()
     await this.evaluateIfDue(false, signal)
+    const { step } = this.state
     yield* this.loop(signal)
-    await this.evaluateIfDue(true, signal)
+    if (this.state.step === step) await this.session.notice(this.nothingLeft())
+    // Before the last evaluation, which a longer run would not have made: resuming cuts its row, and makes it again if need be.
     await this.session.save(this.state)
+    await this.evaluateIfDue(true, signal)
+  }
+
+  private nothingLeft(): Notice {
+    const { maxSteps, numTrainEpochs } = this.config
+    const { step } = this.state!
+    const isCapped = maxSteps !== null && step >= maxSteps
+    return finishedNotice(step, isCapped ? `maxSteps ${maxSteps}` : `numTrainEpochs ${numTrainEpochs}`)
   }
 
   private async end(outcome: RunOutcome): Promise<void> {

@@ -17,6 +17,8 @@ export type NoticeCode =
   | 'checkpoint_set_aside'
   | 'started_over'
   | 'lock_taken_over'
+  | 'length_changed'
+  | 'already_finished'
   | 'filtered_sampling'
   | 'on_policy_loss'
   | 'constant_groups'

@@ -12,6 +12,7 @@ import {
 import { forgetRefusedGradients, holdsRefusedGradients } from '../refused-gradients.js'
 import { checkpointToResume, claimFolder, createdAt, leaveLaterBehind, type RunTarget } from '../run/resume.js'
 import { checkOutside } from '../run/check-outside.js'
+import { lengthNotice } from '../run/length.js'
 import { RunFolder, noLines, type LineLengths } from '../run/run-folder.js'
 import { finishTrackers } from '../track/finish-trackers.js'
 import type { MetricsRow, RunOutcome, Tracker } from '../track/tracker.js'
@@ -82,7 +83,7 @@ export class Session {
       early.push(...(await claimFolder(folder, run)))
       const { directory, notices } = await checkpointToResume(folder, run.resume ?? false)
       early.push(...notices)
-      if (directory !== null) state = await this.load(directory)
+      if (directory !== null) state = await this.load(directory, early)
       resumed = directory !== null
     }
     if (!resumed) this.refuseLeftovers()
@@ -114,7 +115,7 @@ export class Session {
     this.opened = true
   }
 
-  private async load(directory: string): Promise<TrainerState> {
+  private async load(directory: string, early: Notice[]): Promise<TrainerState> {
     const { table } = this.options
     const saved = await readTrainerState(directory, trainerStateSchema)
     const differences = configDifferences(saved.config, this.settings)
@@ -137,6 +138,8 @@ export class Session {
     }
     for (const { name, client } of this.extra) await client.loadState(join(directory, name))
     const { formatVersion: _version, lines, config: _config, buffers, ...rest } = saved
+    const changed = lengthNotice(saved.config, this.settings, saved.step)
+    if (changed) early.push(changed)
     this.lines = lines
     this.checkpoint = directory
     this.savedStep = saved.step

@@ -133,6 +133,10 @@ export class RLTrainer extends TrainingLoop<RLState, RLUpdate> {
     return this.config.settings.steps ?? this.dataset?.length ?? Number.NaN
   }
 
+  protected get lengthSetting(): string {
+    return `steps ${this.totalSteps}`
+  }
+
   protected async *loop(signal: AbortSignal): AsyncGenerator<RLUpdate, void, undefined> {
     const source = await this.openSource(signal)
     try {

@@ -8,6 +8,7 @@ import type { MetricsRow, RunOutcome, Tracker } from '../track/tracker.js'
 import { CHECKPOINT_FORMAT, checkpointName, pruneCheckpoints, readTrainerState, saveCheckpoint } from './checkpoint.js'
 import { checkOutside } from './check-outside.js'
 import { settingDifferences } from './differences.js'
+import { lengthNotice } from './length.js'
 import { checkpointToResume, claimFolder, createdAt, leaveLaterBehind, type RunTarget } from './resume.js'
 import { RunFolder, noLines, type LineLengths } from './run-folder.js'
 
@@ -76,7 +77,7 @@ export class LoopSession<S extends LoopState> {
       early.push(...(await claimFolder(folder, run)))
       const { directory, notices } = await checkpointToResume(folder, run.resume ?? false)
       early.push(...notices)
-      if (directory !== null) state = await this.load(directory)
+      if (directory !== null) state = await this.load(directory, early)
     }
     const resumed = state !== null
     if (!resumed) this.refuseLeftovers()
@@ -117,7 +118,7 @@ export class LoopSession<S extends LoopState> {
     )
   }
 
-  private async load(directory: string): Promise<S> {
+  private async load(directory: string, early: RunNotice[]): Promise<S> {
     const { kind, client, settings, free, stateSchema, beforeLoad } = this.options
     const schema = z.strictObject({
       formatVersion: z.literal(CHECKPOINT_FORMAT),
@@ -137,6 +138,8 @@ export class LoopSession<S extends LoopState> {
     await beforeLoad?.()
     await client.loadState(join(directory, POLICY))
     forgetRefusedGradients(client)
+    const changed = lengthNotice(saved.settings, settings, saved.state.step)
+    if (changed) early.push(changed)
     this.lines = saved.lines
     this.checkpoint = directory
     this.savedStep = saved.state.step

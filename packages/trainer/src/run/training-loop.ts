@@ -1,6 +1,7 @@
 import type { CallOptions, TrainingClient } from '@selfplay/engine'
 import { evaluationDue, runEvaluators, type Evaluator } from '../evaluate/evaluator.js'
 import { Frame, type UpdateSignals } from './frame.js'
+import { finishedNotice } from './length.js'
 import type { LoopSession, LoopState } from './loop-session.js'
 
 /** What every loop of one policy keeps. */
@@ -33,6 +34,8 @@ export abstract class TrainingLoop<S extends TrainingState, U extends { readonly
   abstract get totalSteps(): number | null
   /** Called once, before the first update of this session. `resumed`: the state is that of a checkpoint. */
   protected abstract begin(): Promise<void>
+  /** The setting that ends the run, with its value. */
+  protected abstract get lengthSetting(): string
   protected abstract loop(signal: AbortSignal): AsyncGenerator<U, void, undefined>
   /** Steps whose checkpoints are kept beside the newest ones. */
   protected protectedSteps(): number[] {
@@ -60,9 +63,12 @@ export abstract class TrainingLoop<S extends TrainingState, U extends { readonly
     if (this.state) await this.session.reopen()
     else await this.begin()
     await this.evaluateIfDue(false, signal)
+    const { step } = this.state!
     yield* this.loop(signal)
-    await this.evaluateIfDue(true, signal)
+    if (this.state!.step === step) await this.session.notice(finishedNotice(step, this.lengthSetting))
+    // Before the last evaluation, which a longer run would not have made: resuming cuts its row, and makes it again if need be.
     await this.save()
+    await this.evaluateIfDue(true, signal)
   }
 
   protected save(): Promise<void> {

@@ -102,13 +102,18 @@ export class SupervisedTrainer extends TrainingLoop<SupervisedState, SupervisedU
     return this.config.totalSteps
   }
 
+  protected get lengthSetting(): string {
+    const { steps, epochs } = this.config.settings
+    return steps !== null && this.state!.step >= steps ? `steps ${steps}` : `epochs ${epochs}`
+  }
+
   protected async begin(): Promise<void> {
     this.state = (await this.session.start()).state
   }
 
   protected async *loop(signal: AbortSignal): AsyncGenerator<SupervisedUpdate, void, undefined> {
     const { dataset, settings, totalSteps } = this.config
-    if (this.state!.step === totalSteps) return
+    if (totalSteps !== null && this.state!.step >= totalSteps) return
     const source = batches(dataset, { ...batchOptions(dataset, settings), skip: this.state!.step })
     for await (const batch of source) {
       signal.throwIfAborted()
