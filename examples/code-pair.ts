@@ -3,7 +3,7 @@
  * code. Both functions run together on test cases in a sandbox (QuickJS); in the second turn each agent is told what failed.
  *
  *   npm run example examples/code-pair.ts                                             # grades pairs written by hand
- *   npm run example examples/code-pair.ts ./Qwen2.5-Coder-0.5B --lora-rank 16         # trains a model that writes code
+ *   npm run example -- examples/code-pair.ts ./Qwen2.5-Coder-0.5B --lora-rank 16      # trains a model that writes code
  *
  * The bundled model has never seen code: every answer of it would earn nothing, and equal rewards teach nothing.
  */

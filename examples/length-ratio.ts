@@ -3,6 +3,7 @@
  * asks that the second answer has two to three times as many characters as the first. How good the answers are is not judged.
  *
  *   npm run example examples/length-ratio.ts ./Qwen2.5-0.5B
+ *   npm run example -- examples/length-ratio.ts ./Qwen2.5-0.5B --lora-rank 16
  *
  * The settings are those of the tutorial, for a model of half a billion parameters. Memory grows with the model, the number of
  * agents, the answers per prompt and their length: `--lora-rank 16` trains small adapters on one shared model instead.

@@ -24,6 +24,36 @@ const texts = await Promise.all(
   documents.map(async (document) => ({ document, text: await readFile(join(root, document), 'utf8') })),
 )
 
+const examples = (await readdir(join(root, 'examples'))).filter((name) => name.endsWith('.ts'))
+
+/** These, and what else a person reads in the repository: comments of examples too. */
+const all = [
+  ...texts,
+  ...(await Promise.all(
+    [
+      'CONTRIBUTING.md',
+      'SECURITY.md',
+      'THIRD_PARTY.md',
+      'bench/README.md',
+      'bench/RESULTS.md',
+      'examples/README.md',
+      'examples/renderer-package/README.md',
+      ...examples.map((name) => `examples/${name}`),
+    ].map(async (document) => ({ document, text: await readFile(join(root, document), 'utf8') })),
+  )),
+]
+
+/** What a link can go to in a document, as GitHub names its headings. */
+const anchorsOf = (text: string): Set<string> =>
+  new Set(
+    [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading]) =>
+      heading!
+        .toLowerCase()
+        .replaceAll(/[^\w\- ]/g, '')
+        .replaceAll(' ', '-'),
+    ),
+  )
+
 /** What the comments behind `console.log` say that it prints: `...` stands for anything, and words may follow `:` or `,`. */
 const printsOf = (code: string): string[] =>
   [...code.matchAll(/^console\.log\(.*\) \/\/ (.*)$/gm)].map(([, comment]) => comment!)
@@ -73,16 +103,47 @@ describe('documentation', () => {
     }
   })
 
-  it('links to files that are there', async () => {
+  it('links to files and headings that are there', async () => {
     const broken: string[] = []
-    for (const { document, text } of texts) {
-      for (const [, target] of text.matchAll(/\]\((?!https?:|#|mailto:)([^)#\s]+)/g)) {
-        const path = join(root, document, '..', target!)
-        await readFile(path).catch((error: NodeJS.ErrnoException) => {
-          if (error.code !== 'EISDIR') broken.push(`${document}: ${target}`)
-        })
+    for (const { document, text } of all) {
+      const prose = text.replaceAll(/^```[\s\S]*?^```$/gm, '')
+      for (const [, target] of prose.matchAll(/\]\((?!https?:|mailto:)([^)\s]+)\)/g)) {
+        const [file, heading] = target!.split('#')
+        const path = file === '' ? join(root, document) : join(root, document, '..', file!)
+        const linked = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) =>
+          error.code === 'EISDIR' ? '' : undefined,
+        )
+        if (linked === undefined || (heading !== undefined && !anchorsOf(linked).has(heading)))
+          broken.push(`${document}: ${target}`)
       }
     }
     expect(broken).toEqual([])
+  })
+
+  it('names commands and options that exist', async () => {
+    const cli = [
+      `${root}node_modules/tsx/dist/cli.mjs`,
+      '-C',
+      '@selfplay/source',
+      join(root, 'packages/selfplay/src/cli.ts'),
+    ]
+    const help = (command: string) => run(process.execPath, [...cli, command, '--help'], root)
+    const commands = ['train', 'inspect', 'play', 'doctor']
+    const options = new Map(await Promise.all(commands.map(async (name) => [name, await help(name)] as const)))
+    const wrong: string[] = []
+    let seen = 0
+    for (const { document, text } of all) {
+      for (const [line, command, rest] of text.matchAll(/npx selfplay (\w+)([^\n`#|]*)/g)) {
+        seen++
+        const flags = [...rest!.matchAll(/ (--[a-z-]+)/g)].map(([, flag]) => flag!)
+        const known = options.get(command!)
+        if (known === undefined || flags.some((flag) => !known.includes(`${flag} `))) wrong.push(`${document}: ${line}`)
+      }
+      // npm takes options for its own unless there is a -- before them.
+      for (const [line] of text.matchAll(/npm run example(?! --)[^\n`#]* --[a-z][^\n`]*/g))
+        wrong.push(`${document}: ${line}`)
+    }
+    expect(seen).toBeGreaterThan(10)
+    expect(wrong).toEqual([])
   })
 })
