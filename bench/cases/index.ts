@@ -2,6 +2,7 @@ import type { Case } from '../lib/case.js'
 import { decodeHalfBillion, decodeTiny } from './decode.js'
 import { forwardBackward } from './forward-backward.js'
 import { gemm } from './gemm.js'
+import { halfBillionAdapters, halfBillionFull } from './half-billion.js'
 import { magrpoSmall } from './magrpo-small.js'
 import { magrpoTwoTurns } from './magrpo-two-turns.js'
 import { memoryAdapters } from './memory-adapters.js'
@@ -26,6 +27,8 @@ export const cases: readonly Case[] = [
   vocabulary,
   renderers,
   memoryAdapters,
+  halfBillionAdapters,
+  halfBillionFull,
   memoryFlat,
   onnxWriter,
 ]

@@ -58,7 +58,7 @@ export const memoryAdapters = defineCase<Settings>({
   about:
     'Two agents with adapters (rank 16, all linear layers) on one frozen float32 folder of 494 M parameters, MAGRPO updates with 4 answers of 32 ' +
     'tokens, decoding packed. Largest anonymous memory of the whole process from its start to its end, the JavaScript heap included, read from ' +
-    '`/proc` every 10 ms (RssAnon, and the sum over `smaps_rollup` every 250 ms). The base itself is a mapped file and does not count. The bound is 1.3 ' +
+    '`/proc` every 10 ms (RssAnon, and the sum over `smaps_rollup` every 250 ms or less often, where that takes long). The base itself is a mapped file and does not count. The bound is 1.3 ' +
     'times the bytes of the base plus the 512 MiB that a micro-batch may take for activations (`activationBytes`). The second row is VmHWM, with mapped files.',
   runs: 1,
   warmups: 0,

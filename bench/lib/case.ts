@@ -93,6 +93,8 @@ export interface CaseOf<Settings> {
   readonly warmups?: number
   /** Whether the memory of the sides is watched. Needs Linux. Default false. */
   readonly watchMemory?: boolean
+  /** Bytes of memory that must be available for it to be run. Default: none. With `quick` nothing is asked. */
+  readonly needsMemory?: number
   /** Makes what both sides need (model folders), and says what they are to do. `quick`: as small as still makes sense. */
   readonly prepare: (quick: boolean) => Promise<Settings>
   readonly ours: OpenSide<Settings>

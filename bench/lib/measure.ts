@@ -1,3 +1,4 @@
+import { freemem } from 'node:os'
 import { alternate } from './alternate.js'
 import type { Case, Floors, Measured, Row, Sample } from './case.js'
 import { canWatchMemory, watchMemory, type MemoryWatch } from './memory-watch.js'
@@ -39,6 +40,7 @@ export async function measure(benchCase: Case, floors: Floors | undefined, optio
   const { watchMemory: watches = false, needsPeer = false, warmups = 1, threads = options.threads } = benchCase
   const python = isPython(benchCase.peer) ? peerPython() : undefined
   if (needsPeer && isPython(benchCase.peer) && python === undefined) throw new NotRunError(NO_PEER)
+  if (!options.quick) checkMemory(benchCase)
   if (watches && !canWatchMemory()) throw new NotRunError('memory is watched through /proc, which this system lacks')
   const settings = await benchCase.prepare(options.quick)
   const sides: SideProcess[] = []
@@ -66,6 +68,13 @@ export async function measure(benchCase: Case, floors: Floors | undefined, optio
     for (const one of Object.values(watch)) one.stop()
     await Promise.all(sides.map((side) => side.close()))
   }
+}
+
+/** @internal @throws NotRunError rather than let the system end what does not fit. */
+export function checkMemory({ needsMemory = 0 }: Pick<Case, 'needsMemory'>, available = freemem()): void {
+  if (available >= needsMemory) return
+  const [need, have] = [needsMemory, available].map((bytes) => (bytes / 2 ** 30).toFixed(1))
+  throw new NotRunError(`it needs ${need} GiB of memory, and ${have} GiB are available`)
 }
 
 function startPeer({ name, peer }: Case, python: string | undefined, threads: number): SideProcess | undefined {

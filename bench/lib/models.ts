@@ -58,11 +58,11 @@ export const HALF_BILLION: ModelSpec = {
   kvHeads: 2,
   vocabSize: 151_936,
   contextLength: 32_768,
-  tokenizer: null,
+  tokenizer: 'qwen3',
 }
 
 /** The layers of {@link HALF_BILLION}, two of them, on a small vocabulary: to see that a case works. */
-export const TWO_LAYERS: ModelSpec = { ...HALF_BILLION, layers: 2, vocabSize: 8192 }
+export const TWO_LAYERS: ModelSpec = { ...HALF_BILLION, layers: 2, vocabSize: 8192, tokenizer: 'english' }
 
 const require = createRequire(import.meta.url)
 
