@@ -11,6 +11,24 @@ interface Product {
 
 const symbolPattern = /^[A-Za-z_][A-Za-z0-9_.]*$/
 
+/** Products that were parsed before: a graph has few of them, in hundreds of shapes. Emptied when there are many. */
+const parsed = new Map<string, { readonly product: Product; readonly canonical: Dim }>()
+const MOST_PARSED = 10_000
+
+function known(dim: string): { readonly product: Product; readonly canonical: Dim } {
+  const found = parsed.get(dim)
+  if (found) return found
+  const product = parse(dim)
+  const entry = { product, canonical: format(product) }
+  if (parsed.size >= MOST_PARSED) parsed.clear()
+  parsed.set(dim, entry)
+  return entry
+}
+
+function productOf(dim: Dim): Product {
+  return typeof dim === 'string' ? known(dim).product : parse(dim)
+}
+
 function parse(dim: Dim): Product {
   if (typeof dim === 'number') {
     if (!Number.isSafeInteger(dim) || dim < 0) {
@@ -37,7 +55,9 @@ function format({ coefficient, symbols }: Product): Dim {
 
 /** The canonical spelling: the number first, then the symbols sorted. Equal canonical dims are `===`. */
 export function canonicalDim(dim: Dim): Dim {
-  return format(parse(dim))
+  if (typeof dim === 'string') return known(dim).canonical
+  parse(dim)
+  return dim
 }
 
 export function canonicalShape(shape: Shape): Shape {
@@ -45,7 +65,7 @@ export function canonicalShape(shape: Shape): Shape {
 }
 
 export function multiplyDims(...dims: readonly Dim[]): Dim {
-  const products = dims.map(parse)
+  const products = dims.map(productOf)
   return format({
     coefficient: products.reduce((product, { coefficient }) => product * coefficient, 1),
     symbols: products.flatMap(({ symbols }) => symbols).toSorted(),
@@ -54,8 +74,8 @@ export function multiplyDims(...dims: readonly Dim[]): Dim {
 
 /** `numerator / denominator` where that is a whole product, else undefined. */
 export function divideDims(numerator: Dim, denominator: Dim): Dim | undefined {
-  const above = parse(numerator)
-  const below = parse(denominator)
+  const above = productOf(numerator)
+  const below = productOf(denominator)
   if (below.coefficient === 0 || above.coefficient % below.coefficient !== 0) return undefined
   const symbols = [...above.symbols]
   for (const symbol of below.symbols) {
@@ -67,7 +87,7 @@ export function divideDims(numerator: Dim, denominator: Dim): Dim | undefined {
 }
 
 export function sameDim(a: Dim, b: Dim): boolean {
-  return canonicalDim(a) === canonicalDim(b)
+  return a === b || canonicalDim(a) === canonicalDim(b)
 }
 
 export function sameShape(a: Shape, b: Shape): boolean {
@@ -81,12 +101,12 @@ export function shapeSize(shape: Shape): Dim {
 
 /** The symbols of a dim, each once. */
 export function symbolsOf(dim: Dim): readonly string[] {
-  return [...new Set(parse(dim).symbols)]
+  return [...new Set(productOf(dim).symbols)]
 }
 
 /** The size of a dim once its symbols are known. */
 export function evaluateDim(dim: Dim, bindings: Bindings): number {
-  const { coefficient, symbols } = parse(dim)
+  const { coefficient, symbols } = productOf(dim)
   return symbols.reduce((product, symbol) => {
     const size = Object.hasOwn(bindings, symbol) ? bindings[symbol] : undefined
     if (size === undefined) throw new GraphError(`the size of "${symbol}" in "${dim}" is unknown`, { dim, bindings })
@@ -131,7 +151,7 @@ export function bindSymbols(
 
 /** Binds the one unknown symbol of an equation; true once nothing is unknown. */
 function solve(dim: Dim, size: number, bindings: Record<string, number>): boolean {
-  const { coefficient, symbols } = parse(dim)
+  const { coefficient, symbols } = productOf(dim)
   const unknown = symbols.filter((symbol) => !Object.hasOwn(bindings, symbol))
   if (unknown.length > 1) return false
   const known = symbols.reduce((product, symbol) => product * (bindings[symbol] ?? 1), coefficient)

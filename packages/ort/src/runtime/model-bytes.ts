@@ -102,7 +102,7 @@ export class ModelBytes {
     let external = false
     for (const part of fields(this.#bytes, field.start, field.end)) {
       if (part.number === TENSOR.name) name = text(this.#bytes, part)
-      if (part.number === TENSOR.dataLocation) external = Number(readVarint(this.#bytes, part.start).value) === EXTERNAL
+      if (part.number === TENSOR.dataLocation) external = readVarint(this.#bytes, part.start) === EXTERNAL
     }
     return { name, external }
   }
@@ -121,17 +121,14 @@ export class ModelBytes {
 
   /** The initializer as a graph input (ValueInfoProto with a TypeProto.Tensor). */
   #asInput(field: Field, name: string): Uint8Array {
-    const dims: bigint[] = []
-    let dataType = 0n
+    const dims: number[] = []
+    let dataType = 0
     for (const part of fields(this.#bytes, field.start, field.end)) {
-      if (part.number === TENSOR.dataType) dataType = readVarint(this.#bytes, part.start).value
+      if (part.number === TENSOR.dataType) dataType = readVarint(this.#bytes, part.start)
       if (part.number !== TENSOR.dims) continue
       // Packed lists and single values are both allowed.
-      for (let at = part.start; at < part.end;) {
-        const { value, next } = readVarint(this.#bytes, at)
-        dims.push(value)
-        at = next
-      }
+      const reader = new VarintReader(this.#bytes, part.start)
+      while (reader.at < part.end) dims.push(reader.next())
     }
     const shape = Buffer.concat(dims.map((dim) => message(1, varintField(1, dim))))
     const tensor = Buffer.concat([varintField(1, dataType), message(2, shape)])
@@ -179,52 +176,66 @@ function text(bytes: Uint8Array, { start, end }: Field): string {
 /** The fields of the message in `start`..`end`. */
 function fields(bytes: Uint8Array, start: number, end: number): Field[] {
   const found: Field[] = []
-  for (let at = start; at < end;) {
-    const from = at
-    const tag = readVarint(bytes, at)
-    const number = Number(tag.value >> 3n)
-    const wire = Number(tag.value & 7n)
-    let payload = tag.next
-    let stop: number
-    if (wire === 0) stop = readVarint(bytes, payload).next
-    else if (wire === 1) stop = payload + 8
-    else if (wire === 5) stop = payload + 4
+  const reader = new VarintReader(bytes, start)
+  while (reader.at < end) {
+    const from = reader.at
+    const tag = reader.next()
+    const wire = tag % 8
+    let payload = reader.at
+    if (wire === 0) reader.next()
+    else if (wire === 1) reader.at += 8
+    else if (wire === 5) reader.at += 4
     else if (wire === 2) {
-      const length = readVarint(bytes, payload)
-      payload = length.next
-      stop = payload + Number(length.value)
+      const length = reader.next()
+      payload = reader.at
+      reader.at += length
     } else throw new RuntimeError(`these bytes are no ONNX model: wire type ${wire} at byte ${from}`)
-    if (stop > end)
+    if (reader.at > end)
       throw new RuntimeError(`these bytes are no whole ONNX model: a field at byte ${from} runs over the end`)
-    found.push({ number, wire, from, start: payload, end: stop })
-    at = stop
+    found.push({ number: Math.floor(tag / 8), wire, from, start: payload, end: reader.at })
   }
   return found
 }
 
-function readVarint(bytes: Uint8Array, at: number): { value: bigint; next: number } {
-  let value = 0n
-  for (let shift = 0n, next = at; shift < 70n; shift += 7n, next++) {
-    const byte = bytes[next]
-    if (byte === undefined) break
-    value |= BigInt(byte & 127) << shift
-    if (byte < 128) return { value, next: next + 1 }
+/** Reads base-128 numbers one after another; those of 2^53 and more are rounded. */
+class VarintReader {
+  at: number
+  readonly #bytes: Uint8Array
+
+  constructor(bytes: Uint8Array, at: number) {
+    this.#bytes = bytes
+    this.at = at
   }
-  throw new RuntimeError(`these bytes are no whole ONNX model: a number at byte ${at} has no end`)
+
+  next(): number {
+    const start = this.at
+    let value = 0
+    for (let scale = 1; this.at < start + 10; scale *= 128) {
+      const byte = this.#bytes[this.at]
+      if (byte === undefined) break
+      this.at++
+      value += (byte & 127) * scale
+      if (byte < 128) return value
+    }
+    throw new RuntimeError(`these bytes are no whole ONNX model: a number at byte ${start} has no end`)
+  }
 }
 
-function varint(value: bigint): Uint8Array {
+function readVarint(bytes: Uint8Array, at: number): number {
+  return new VarintReader(bytes, at).next()
+}
+
+function varint(value: number): Uint8Array {
   const bytes: number[] = []
-  for (let rest = BigInt.asUintN(64, value); ; rest >>= 7n) {
-    if (rest < 128n) return Uint8Array.from([...bytes, Number(rest)])
-    bytes.push(Number(rest & 127n) | 128)
-  }
+  let rest = value
+  for (; rest >= 128; rest = Math.floor(rest / 128)) bytes.push((rest % 128) | 128)
+  return Uint8Array.from([...bytes, rest])
 }
 
-function varintField(number: number, value: bigint): Uint8Array {
-  return Buffer.concat([varint(BigInt(number) << 3n), varint(value)])
+function varintField(number: number, value: number): Uint8Array {
+  return Buffer.concat([varint(8 * number), varint(value)])
 }
 
 function message(number: number, payload: Uint8Array): Uint8Array {
-  return Buffer.concat([varint((BigInt(number) << 3n) | 2n), varint(BigInt(payload.length)), payload])
+  return Buffer.concat([varint(8 * number + 2), varint(payload.length), payload])
 }
