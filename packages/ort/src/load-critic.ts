@@ -80,7 +80,7 @@ export async function loadActorCritics<T extends TokenDecoder>(
 
 async function loadValueClients<T extends TokenDecoder>(source: string, count: number, options: LoadCriticOptions<T>) {
   checkCount(count)
-  const { core, adapter } = await openCore(source, options)
+  const { core, adapter } = await openCore(source, options, count)
   const folder = options.adapter ?? core.folder.path
   return newClients(core, count, async () => {
     const head = await readHead(core, folder, options)

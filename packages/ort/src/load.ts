@@ -121,7 +121,7 @@ export async function loadAgents<T extends TokenDecoder>(
   }
   const adapted = mode === 'adapters' || lora !== undefined || rest.adapter !== undefined
   const load: LoadOptions<T> = { ...rest, training: adapted ? (lora ?? {}) : 'full' }
-  const { core, adapter } = await openCore(source, load)
+  const { core, adapter } = await openCore(source, load, mode === 'shared' ? 1 : count)
   const make = () => newClient(core, source, load, adapter)
   if (mode !== 'shared') return newClients(core, count, make)
   const [client] = await newClients(core, 1, make)
@@ -152,10 +152,11 @@ export interface StartAdapter {
   read(name: string, options: { readonly into: Float32Array }): Promise<Float32Array>
 }
 
-/** @internal A model with its runtime and compiled graphs, ready for clients. */
+/** @internal A model with its runtime and compiled graphs, ready for so many clients. */
 export async function openCore(
   source: string,
   options: LoadOptions,
+  agents = 1,
 ): Promise<{ core: ModelCore; adapter?: StartAdapter }> {
   const { signal, revision } = options
   checkActivationBytes(options.activationBytes)
@@ -171,7 +172,7 @@ export async function openCore(
     options.runtime ?? (await createRuntime(options.threads === undefined ? {} : { threads: options.threads }))
   const ownsRuntime = options.runtime === undefined
   try {
-    const parts = { runtime, ownsRuntime, folder, config, training, contextLength }
+    const parts = { runtime, ownsRuntime, folder, config, training, contextLength, agents }
     const core = await ModelCore.create(parts, signal)
     return { core, ...(adapter && { adapter }) }
   } catch (error) {

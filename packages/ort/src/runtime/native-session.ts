@@ -1,11 +1,11 @@
 import { type CallOptions, DisposedError } from '@selfplay/engine'
 import type { SerialisedModel } from '../graph/index.js'
-import { type CApi, LOG_FATAL, type Pointer, pointers } from './c-api.js'
+import { type CApi, type Pointer, pointers } from './c-api.js'
 import { RuntimeError } from './errors.js'
 import { allocateHost, asHost, type HostTensor, type Reclaim } from './host-tensor.js'
 import { CStrings, type NativeValues } from './native-values.js'
 import { pinAll } from './pins.js'
-import { SerialQueue } from './serial.js'
+import { RunLane } from './run-lane.js'
 import { type Checked, Signature } from './signature.js'
 import type { BoundRun, Session, Tensor } from './types.js'
 
@@ -18,6 +18,8 @@ export interface NativeSessionParts {
   readonly model: SerialisedModel
   /** Whether to give memory back to the system after each run. */
   readonly shrink: boolean
+  /** Whether runs may overlap. */
+  readonly concurrent: boolean
   /** Frees what the session was made with. */
   readonly onDispose: () => void
 }
@@ -26,12 +28,11 @@ export interface NativeSessionParts {
 export class NativeSession implements Session {
   readonly #parts: NativeSessionParts
   readonly #signature: Signature<HostTensor>
-  readonly #queue = new SerialQueue()
+  /** Where runs wait for each other: one for all or, where they may overlap, one for each call and each bound run. */
+  readonly #lanes = new Set<RunLane>()
   readonly #bound = new Set<NativeBoundRun>()
   readonly #names: CStrings
   readonly #inputNames: BigUint64Array
-  readonly #shapeTensors: readonly HostTensor<'int64'>[]
-  #runOptions: Pointer | undefined
   #disposed: Promise<void> | undefined
 
   constructor(parts: NativeSessionParts) {
@@ -41,7 +42,7 @@ export class NativeSession implements Session {
     const inputNames = [...inputs, ...shapeInputs].map(({ name }) => name)
     this.#names = new CStrings(parts.api, [...inputNames, ...outputs.map(({ name }) => name)])
     this.#inputNames = this.#names.list(inputNames)
-    this.#shapeTensors = shapeInputs.map(({ dims }) => allocateHost('int64', [dims.length]))
+    if (!parts.concurrent) this.#openLane()
   }
 
   async run(
@@ -56,11 +57,13 @@ export class NativeSession implements Session {
       ({ spec, tensor, dims }) => tensor ?? (dims && allocateHost(spec.dtype, dims, reclaim)),
     )
     const unpin = pinAll([...checked.inputs, ...results.filter((tensor) => tensor !== undefined)])
+    const lane = this.#lane()
     try {
-      const done = await this.#queue.run(() => this.#runOnce(checked, results, signal), signal)
+      const done = await lane.queue.run(() => this.#runOnce(lane, checked, results, signal), signal)
       return Object.fromEntries(checked.outputs.map(({ spec }, i) => [spec.name, done[i]!]))
     } finally {
       unpin()
+      if (this.#parts.concurrent) this.#closeLane(lane)
     }
   }
 
@@ -83,26 +86,28 @@ export class NativeSession implements Session {
       unpin()
       throw error
     }
+    const lane = this.#lane()
     const bound: NativeBoundRun = new NativeBoundRun({
       run: (signal) => {
         this.#checkAlive()
-        return this.#queue.run(
-          () => this.#invoke(signal, (options) => api.callAsync('RunWithBinding', handle, options, binding)),
+        return lane.queue.run(
+          () => lane.invoke(signal, (options) => api.callAsync('RunWithBinding', handle, options, binding)),
           signal,
         )
       },
       runSync: () => {
         this.#checkAlive()
-        if (this.#queue.busy)
+        if (lane.queue.busy)
           throw new RuntimeError('runSync: another run of this session is in flight, wait for it first')
-        api.call('RunWithBinding', handle, this.#options(false), binding)
+        api.call('RunWithBinding', handle, lane.options(false), binding)
       },
       free: () => {
         this.#bound.delete(bound)
         // Not before the runs that were started have ended.
-        void this.#queue.run(async () => {
+        void lane.queue.run(async () => {
           api.release('ReleaseIoBinding', binding)
           unpin()
+          if (this.#parts.concurrent) this.#closeLane(lane)
         })
       },
     })
@@ -118,11 +123,26 @@ export class NativeSession implements Session {
   async #end(): Promise<void> {
     const { api, handle, onDispose } = this.#parts
     for (const bound of this.#bound) bound.dispose()
-    await this.#queue.run(async () => {
-      if (this.#runOptions !== undefined) api.release('ReleaseRunOptions', this.#runOptions)
-      api.release('ReleaseSession', handle)
-      onDispose()
-    })
+    await Promise.all([...this.#lanes].map((lane) => lane.queue.run(async () => lane.release())))
+    api.release('ReleaseSession', handle)
+    onDispose()
+  }
+
+  #lane(): RunLane {
+    const [shared] = this.#lanes
+    return this.#parts.concurrent || !shared ? this.#openLane() : shared
+  }
+
+  #openLane(): RunLane {
+    const { api, shrink, model } = this.#parts
+    const lane = new RunLane(api, shrink, model.shapeInputs)
+    this.#lanes.add(lane)
+    return lane
+  }
+
+  #closeLane(lane: RunLane): void {
+    this.#lanes.delete(lane)
+    lane.release()
   }
 
   #checkAlive(): void {
@@ -130,19 +150,20 @@ export class NativeSession implements Session {
   }
 
   async #runOnce(
+    lane: RunLane,
     checked: Checked<HostTensor>,
     results: readonly (HostTensor | undefined)[],
     signal: AbortSignal | undefined,
   ): Promise<HostTensor[]> {
     const { api, values, handle, reclaim } = this.#parts
-    checked.shapes.forEach((sizes, i) => writeShape(this.#shapeTensors[i]!, sizes))
-    const inputs = [...checked.inputs, ...this.#shapeTensors]
+    checked.shapes.forEach((sizes, i) => writeShape(lane.shapes[i]!, sizes))
+    const inputs = [...checked.inputs, ...lane.shapes]
     const feeds = pointers(inputs.length)
     inputs.forEach((tensor, i) => (feeds[i] = values.of(tensor)))
     const fetches = pointers(results.length)
     results.forEach((tensor, i) => (fetches[i] = tensor ? values.of(tensor) : 0n))
     const names = this.#names.list(checked.outputs.map(({ spec }) => spec.name))
-    await this.#invoke(signal, (options) => {
+    await lane.invoke(signal, (options) => {
       const fed = [this.#inputNames, feeds, inputs.length] as const
       return api.callAsync('Run', handle, options, ...fed, names, results.length, fetches)
     })
@@ -154,36 +175,6 @@ export class NativeSession implements Session {
         api.release('ReleaseValue', fetches[i]!)
       }
     })
-  }
-
-  /** Makes one call that runs the graph; the signal ends it between two nodes. */
-  async #invoke(signal: AbortSignal | undefined, call: (options: Pointer | null) => Promise<void>): Promise<void> {
-    const options = this.#options(signal !== undefined)
-    if (!signal || options === null) return call(options)
-    const { api } = this.#parts
-    const stop = () => api.call('RunOptionsSetTerminate', options)
-    signal.addEventListener('abort', stop, { once: true })
-    try {
-      await call(options)
-    } catch (error) {
-      if (!signal.aborted) throw error
-    } finally {
-      signal.removeEventListener('abort', stop)
-      api.call('RunOptionsUnsetTerminate', options)
-    }
-    if (signal.aborted) throw signal.reason
-  }
-
-  #options(needed: boolean): Pointer | null {
-    const { api, shrink } = this.#parts
-    if (!needed && !shrink) return null
-    if (this.#runOptions === undefined) {
-      const options = api.make('CreateRunOptions')
-      api.call('RunOptionsSetRunLogSeverityLevel', options, LOG_FATAL)
-      if (shrink) api.call('AddRunConfigEntry', options, 'memory.enable_memory_arena_shrinkage', 'cpu:0')
-      this.#runOptions = options
-    }
-    return this.#runOptions
   }
 }
 

@@ -99,6 +99,7 @@ export class NativeRuntime implements Runtime {
         handle,
         model,
         shrink: resolved.arena === 'shrink',
+        concurrent: resolved.concurrent,
         onDispose: () => {
           this.#sessions.delete(session)
           release()

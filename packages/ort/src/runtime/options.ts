@@ -14,6 +14,7 @@ const SESSION_KEYS: readonly (keyof SessionOptions)[] = [
   'disabledOptimisers',
   'arena',
   'spin',
+  'concurrent',
 ]
 
 /** Session options with their defaults. */
@@ -22,6 +23,7 @@ export interface ResolvedOptions {
   readonly packing: NonNullable<SessionOptions['packing']>
   readonly optimisation: 'all' | 'none'
   readonly arena: boolean | 'shrink'
+  readonly concurrent: boolean
   /** Entries of onnxruntime's session configuration. */
   readonly config: readonly (readonly [key: string, value: string])[]
 }
@@ -29,7 +31,14 @@ export interface ResolvedOptions {
 /** @throws InvalidInputError */
 export function resolveOptions(options: SessionOptions, threads: number): ResolvedOptions {
   checkKeys('createSession', options, SESSION_KEYS)
-  const { packing = 'none', optimisation = 'all', arena = true, spin = false, disabledOptimisers = [] } = options
+  const {
+    packing = 'none',
+    optimisation = 'all',
+    arena = true,
+    spin = false,
+    concurrent = false,
+    disabledOptimisers = [],
+  } = options
   const oneOf = (key: string, value: unknown, allowed: readonly unknown[]) => {
     if (allowed.includes(value)) return
     throw new InvalidInputError(`createSession: ${key} must be one of ${allowed.join(', ')}, got ${String(value)}`)
@@ -38,6 +47,7 @@ export function resolveOptions(options: SessionOptions, threads: number): Resolv
   oneOf('optimisation', optimisation, ['all', 'none'])
   oneOf('arena', arena, [true, false, 'shrink'])
   oneOf('spin', spin, [true, false])
+  oneOf('concurrent', concurrent, [true, false])
   const config: (readonly [string, string])[] = [
     ['session.disable_prepacking', packing === 'none' ? '1' : '0'],
     ['session.intra_op.allow_spinning', spin ? '1' : '0'],
@@ -45,7 +55,7 @@ export function resolveOptions(options: SessionOptions, threads: number): Resolv
   if (disabledOptimisers.length > 0) {
     config.push(['optimization.disable_specified_optimizers', disabledOptimisers.join(';')])
   }
-  return { threads: checkThreads(options.threads ?? threads), packing, optimisation, arena, config }
+  return { threads: checkThreads(options.threads ?? threads), packing, optimisation, arena, concurrent, config }
 }
 
 /** @throws InvalidInputError */

@@ -259,5 +259,31 @@ describe.each(['native', 'binding'] as const)('%s runtime', (kind) => {
       bound.runSync()
       await session.dispose()
     })
+
+    test('of a concurrent session overlap, but not those of one bound run', async () => {
+      const session = await runtime.createSession(sum(), { concurrent: true })
+      const many = (value: number, count: number) => Array.from({ length: count }, () => value)
+      const rows = (value: number, count: number) => f32(many(value, 3 * count), [count, 3])
+      const jobs = Array.from({ length: 6 }, (_, i) => ({ x: rows(i, i + 1), y: rows(10, i + 1) }))
+      const found = await Promise.all(jobs.map((inputs) => session.run(inputs, { z: null })))
+      found.forEach(({ z }, i) => expect(numbers(z)).toEqual(many(10 + i, 3 * (i + 1))))
+
+      const [first, second] = jobs.map((inputs, i) => {
+        const z = runtime.allocate('float32', [i + 1, 3])
+        return { z, bound: session.bind(inputs, { z }) }
+      })
+      const running = first!.bound.run()
+      if (kind === 'native') second!.bound.runSync()
+      expect(() => first!.bound.runSync()).toThrow('in flight')
+      const aborted = session.run(jobs[2]!, { z: null }, { signal: AbortSignal.abort(new Error('enough')) })
+      await expect(aborted).rejects.toThrow('enough')
+      const late = session.run(jobs[3]!, { z: null }, { signal: new AbortController().signal })
+      const disposed = session.dispose()
+      await expect(session.run(jobs[0]!, { z: null })).rejects.toThrow(DisposedError)
+      expect(numbers((await late)['z'])).toEqual(many(13, 12))
+      await running
+      await disposed
+      expect(numbers(first!.z)).toEqual([10, 10, 10])
+    })
   })
 })

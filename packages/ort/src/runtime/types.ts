@@ -61,6 +61,11 @@ export interface SessionOptions {
   readonly arena?: boolean | 'shrink'
   /** Let waiting pool threads spin for a while before they sleep. Default false: the other cores belong to others too. */
   readonly spin?: boolean
+  /**
+   * Whether runs may overlap, each with run memory of its own; those of one bound run never do. Default false: one after
+   * another. The `binding` runtime makes no difference.
+   */
+  readonly concurrent?: boolean
 }
 
 /** Packed copies of constant weights, shared by the sessions that were created with it. */
@@ -74,13 +79,13 @@ export interface BoundRun {
   run(options?: CallOptions): Promise<void>
   /**
    * The same on the calling thread, which is blocked for as long: for graphs that take less time than a change of threads.
-   * @throws RuntimeError also where a run of the session is in flight.
+   * @throws RuntimeError also where a run that it would have to wait for is in flight.
    */
   runSync(): void
   dispose(): void
 }
 
-/** A compiled graph. Runs of one session are serialised. */
+/** A compiled graph. Runs of one session are serialised, unless it was made `concurrent`. */
 export interface Session {
   /**
    * Runs the graph. `outputs` names what to return: a tensor is written in place, null is allocated by the runtime.

@@ -32,7 +32,10 @@ export interface CreateEngineOptions extends EngineOptions {
   readonly maxLength?: number
   /** Threads of each session. Default: those of the runtime, or 1 below 8 M parameters, where more do not help. */
   readonly threads?: number
-  /** Sessions shared with the engines that are given the same pool; only for weights that never change. Default: its own. */
+  /**
+   * Sessions shared with the engines that are given the same pool: those of the same graphs on the same frozen weights. Weights that
+   * change are fed to them, unless they are packed: then they are not shared. Default: its own.
+   */
   readonly pool?: SessionPool
 }
 
@@ -85,7 +88,7 @@ export function createEngine(options: CreateEngineOptions): GenerationEngine {
     threads: options.threads,
     pool: options.pool,
   })
-  const model = new OrtStepModel({ runtime, config, weights, sessions, slots, contextLength: maxLength })
+  const model = new OrtStepModel({ runtime, config, sessions, slots, contextLength: maxLength })
   return new GenerationEngine(model, options)
 }
 

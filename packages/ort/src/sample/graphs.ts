@@ -24,12 +24,15 @@ export interface SamplerWeights {
   /** By Hugging Face name: memory, or a part of a file (float32) that is mapped. */
   readonly base: ReadonlyMap<string, Tensor<'float32'> | WeightFile>
   readonly adapter?: SamplerAdapter | undefined
+  /** Whether the base weights are inputs of the graphs and no constants of the session. Default false. */
+  readonly fed?: boolean
 }
 
-/** Weights are constants of the session; the matrices of an adapter are inputs. */
-function decoderWeights(g: Graph, { base, adapter }: SamplerWeights): DecoderWeights {
+/** Weights are constants of the session, unless they are fed; the matrices of an adapter are inputs. */
+function decoderWeights(g: Graph, { base, adapter, fed = false }: SamplerWeights): DecoderWeights {
   const weight: DecoderWeights['weight'] = ({ name, shape }) => {
     const source = base.get(name)
+    if (fed) return g.named(name) ?? g.parameter(name, 'float32', shape)
     return g.named(name) ?? g.weight(name, 'float32', shape, source && 'path' in source ? source : undefined)
   }
   if (!adapter) return { weight }

@@ -17,17 +17,16 @@ import type { DrawKind } from './tail.js'
 export interface OrtStepModelOptions {
   readonly runtime: Runtime
   readonly config: ModelConfig
-  readonly weights: SamplerWeights
   readonly sessions: SessionFactory
   readonly slots: number
   /** Longest row, in tokens. */
   readonly contextLength: number
 }
 
-/** A graph, its session, and the adapter's share of its inputs. */
+/** A session, and the weights among the inputs of its graph. */
 interface Compiled {
   readonly session: Session
-  readonly adapter: Readonly<Record<string, Tensor>>
+  readonly weights: Readonly<Record<string, Tensor>>
 }
 
 /** A draw from the logits of a step, in a session of its own. */
@@ -63,7 +62,7 @@ export class OrtStepModel implements StepModel {
   constructor(options: OrtStepModelOptions) {
     const { runtime, config, slots, contextLength } = options
     this.#options = options
-    this.#pace = new Pace(options.sessions.shares)
+    this.#pace = new Pace(options.sessions.waits)
     this.slots = slots
     this.vocabSize = config.vocabSize
     this.contextLength = contextLength
@@ -78,22 +77,24 @@ export class OrtStepModel implements StepModel {
     if (this.#version !== undefined && this.#options.sessions.outdated(this.#version, version)) await this.#close()
     this.#version = version
     this.#level = 0
-    this.#step ??= await this.#compile(stepGraph(this.#options.config, this.#options.weights, this.slots))
+    const step = async () => (this.#step ??= await this.#compileStep())
+    const prefill = async () => (this.#prefill ??= await this.#compilePrefill())
+    await Promise.all(this.#options.sessions.light ? [step(), prefill()] : [step()])
     this.reserve(1)
   }
 
   async prefill(prompt: Int32Array): Promise<PrefilledPrompt> {
     const length = prompt.length - 1
     if (length === 0) return new PromptCache(0, {})
-    const { runtime, config, weights } = this.#options
-    this.#prefill ??= await this.#compile(prefillGraph(config, weights))
-    const { session, adapter } = this.#prefill
+    const { runtime, config } = this.#options
+    this.#prefill ??= await this.#compilePrefill()
+    const { session, weights } = this.#prefill
     const feeds = {
       tokens: runtime.tensor('int32', prompt.slice(0, length), [1, length]),
       last: runtime.tensor('int32', Int32Array.of(length - 1), [1]),
       total_length: runtime.tensor('int32', Int32Array.of(length), []),
       ...this.#ropeInputs(),
-      ...adapter,
+      ...weights,
     }
     return new PromptCache(length, await session.run(feeds, PromptCache.outputs(config)))
   }
@@ -150,9 +151,19 @@ export class OrtStepModel implements StepModel {
     return { rope_cos: runtime.tensor('float32', cos, dims), rope_sin: runtime.tensor('float32', sin, dims) }
   }
 
-  async #compile(model: SerialisedModel): Promise<Compiled> {
+  #compileStep(): Promise<Compiled> {
+    const { config } = this.#options
+    return this.#compile(`step ${this.slots}`, (weights) => stepGraph(config, weights, this.slots))
+  }
+
+  #compilePrefill(): Promise<Compiled> {
+    return this.#compile('prefill', (weights) => prefillGraph(this.#options.config, weights))
+  }
+
+  async #compile(name: string, build: (weights: SamplerWeights) => SerialisedModel): Promise<Compiled> {
     const { sessions } = this.#options
-    return { session: await sessions.create(model, this.#version ?? 0), adapter: sessions.adapterInputs(model) }
+    const model = sessions.graph(name, build)
+    return { session: await sessions.create(model, this.#version ?? 0), weights: sessions.inputs(model) }
   }
 
   #bind(): BoundRun {
@@ -160,7 +171,7 @@ export class OrtStepModel implements StepModel {
     const { step, draw } = this.#tensors
     const compiled = this.#step!
     const draws = { token: draw.token, probability: draw.probability, logits: draw.logits }
-    const feeds = { ...step.inputs, ...this.#ropeInputs(), ...compiled.adapter, ...inputs }
+    const feeds = { ...step.inputs, ...this.#ropeInputs(), ...compiled.weights, ...inputs }
     return compiled.session.bind(feeds, { ...draws, ...outputs })
   }
 
@@ -197,7 +208,7 @@ export class OrtStepModel implements StepModel {
   async #drawing(name: string, build: () => SerialisedModel): Promise<Draw> {
     const known = this.#draws.get(name)
     if (known) return known
-    const model = build()
+    const model = this.#options.sessions.graph(`${name} ${this.slots}`, build)
     const session = await this.#options.sessions.createPlain(model)
     const { draw } = this.#tensors
     const pick = (specs: readonly { readonly name: string }[]) =>

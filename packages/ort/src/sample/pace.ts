@@ -1,17 +1,21 @@
 import type { BoundRun } from '../runtime/index.js'
 
 /**
- * Runs shorter than it are made on the calling thread: leaving it and coming back takes about 0.1 ms, half of such a run. Longer ones
- * leave this thread, so that several samplers run side by side. Milliseconds.
+ * Runs shorter than it are made on the calling thread: leaving it and coming back takes 0.1 ms where the machine is idle, several times
+ * that where it is busy. Longer ones leave this thread, so that several samplers run side by side. Milliseconds.
  */
-const SHORT = 0.3
+const SHORT = 0.5
+/** Of runs that seem longer, but less than this many times, one in so many is tried on this thread: how long the change took is unknown. */
+const PROBE = { within: 4, every: 32 } as const
 /** Longest time without a turn for timers and sockets. Milliseconds. */
 const TURN = 8
 
 /** Runs of a loop: short ones on this thread with a turn of the event loop now and then, long ones on another thread. */
 export class Pace {
   readonly #leaves: boolean
+  /** What a run takes without disturbances: falls at once and rises slowly. */
   #usual = Infinity
+  #left = 0
   #turn = 0
 
   /** @param leaves always run on another thread: where the session may be busy with somebody else's run. Default false. */
@@ -20,18 +24,26 @@ export class Pace {
   }
 
   async run(bound: BoundRun): Promise<void> {
-    const start = performance.now()
-    if (this.#usual < SHORT && !this.#leaves) {
-      if (start - this.#turn > TURN) {
-        await new Promise(setImmediate)
-        this.#turn = performance.now()
-      }
-      bound.runSync()
-    } else {
-      await bound.run()
+    const stays = !this.#leaves && (this.#usual < SHORT || this.#probes())
+    if (stays && performance.now() - this.#turn > TURN) {
+      await new Promise(setImmediate)
       this.#turn = performance.now()
     }
-    const took = performance.now() - start
-    this.#usual = Number.isFinite(this.#usual) ? 0.8 * this.#usual + 0.2 * took : took
+    const start = performance.now()
+    if (stays) bound.runSync()
+    else {
+      this.#left++
+      await bound.run()
+    }
+    const end = performance.now()
+    if (!stays) this.#turn = end
+    const took = end - start
+    this.#usual = took < this.#usual ? took : this.#usual + 0.05 * (took - this.#usual)
+  }
+
+  #probes(): boolean {
+    if (this.#usual > PROBE.within * SHORT || this.#left % PROBE.every !== 2) return false
+    this.#left++
+    return true
   }
 }

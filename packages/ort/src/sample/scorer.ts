@@ -3,7 +3,6 @@ import { attentionMask, maskName, ropeRows } from '../models/decoder.js'
 import type { RopeTables } from '../models/rope.js'
 import type { Runtime, Session, Tensor } from '../runtime/index.js'
 import { hiddenGraph, scoreGraph } from './graphs.js'
-import type { SamplerWeights } from './graphs.js'
 import type { SessionFactory } from './sessions.js'
 
 /** Most logits that are in memory at a time. */
@@ -13,13 +12,13 @@ interface Sessions {
   readonly version: number
   readonly hidden: Session
   readonly head: Session
-  readonly adapter: Readonly<Record<string, Tensor>>
+  /** Weights among the inputs of each. */
+  readonly weights: Readonly<Record<'hidden' | 'head', Readonly<Record<string, Tensor>>>>
 }
 
 export interface ScorerOptions {
   readonly runtime: Runtime
   readonly config: ModelConfig
-  readonly weights: SamplerWeights
   readonly sessions: SessionFactory
 }
 
@@ -44,12 +43,12 @@ export class Scorer {
       signal?.throwIfAborted()
       const sessions = await this.#sessions(version)
       const { hidden } = await sessions.hidden.run(
-        { ...this.#inputs(tokens.subarray(0, -1)), ...sessions.adapter },
+        { ...this.#inputs(tokens.subarray(0, -1)), ...sessions.weights.hidden },
         { hidden: null },
         signal ? { signal } : {},
       )
       try {
-        return await this.#logprobs(sessions.head, hidden as Tensor, tokens, inverseTemperature, signal)
+        return await this.#logprobs(sessions, hidden as Tensor, tokens, inverseTemperature, signal)
       } finally {
         hidden?.dispose()
       }
@@ -68,7 +67,7 @@ export class Scorer {
   }
 
   async #logprobs(
-    head: Session,
+    { head, weights }: Sessions,
     hidden: Tensor,
     tokens: Int32Array,
     inverseTemperature: number,
@@ -85,20 +84,24 @@ export class Scorer {
         inverse_temperature: runtime.tensor('float32', new Float32Array(n).fill(inverseTemperature), [n]),
       }
       const out = runtime.view(runtime.tensor('float32', logprobs, [logprobs.length]), start, [n])
-      await head.run(feeds, { logprobs: out }, signal ? { signal } : {})
+      await head.run({ ...feeds, ...weights.head }, { logprobs: out }, signal ? { signal } : {})
       for (const tensor of [...Object.values(feeds), out]) tensor.dispose()
     }
     return logprobs
   }
 
   async #sessions(version: number): Promise<Sessions> {
-    const { config, weights, sessions } = this.#options
+    const { config, sessions } = this.#options
     if (this.#open && sessions.outdated(this.#open.version, version)) await this.#close()
     if (this.#open) return this.#open
-    const model = hiddenGraph(config, weights)
-    const hidden = await sessions.create(model, version)
-    const head = await sessions.create(scoreGraph(config, weights), version)
-    this.#open = { version, hidden, head, adapter: sessions.adapterInputs(model) }
+    const models = {
+      hidden: sessions.graph('hidden', (weights) => hiddenGraph(config, weights)),
+      head: sessions.graph('score', (weights) => scoreGraph(config, weights)),
+    }
+    const hidden = await sessions.create(models.hidden, version)
+    const head = await sessions.create(models.head, version)
+    const weights = { hidden: sessions.inputs(models.hidden), head: sessions.inputs(models.head) }
+    this.#open = { version, hidden, head, weights }
     return this.#open
   }
 

@@ -66,3 +66,56 @@ it('gives engines that share it the tokens that each draws alone', async () => {
   expect(shared).toEqual(await draw(2))
   expect(shared[0]).not.toEqual(shared[1])
 })
+
+it('feeds weights that change, so that engines on different ones share sessions', async () => {
+  const { config, folder, weights } = await loadFixture('qwen2')
+  const tensors = (scale: number) =>
+    new Map(
+      [...weights].map(([name, data]) => [
+        name,
+        runtime.tensor(
+          'float32',
+          data.map((value) => scale * value),
+          folder.tensors.get(name)!.shape,
+        ),
+      ]),
+    )
+  const open = (scale: number, pool?: SessionPool) => {
+    let version = 0
+    const own = tensors(scale)
+    const options = { runtime, config, slots: 2, maxLength: 32, trained: true, ...(pool && { pool }) }
+    const engine = createEngine({ ...options, weights: own, version: () => version })
+    const step = () => {
+      version++
+      for (const { data } of own.values()) data!.forEach((value, i) => (data![i] = 1.5 * value))
+    }
+    return { engine, step }
+  }
+  const play = async ({ engine, step }: ReturnType<typeof open>) => {
+    const request = { prompt: Int32Array.of(5, 6, 7), numSamples: 3, maxTokens: 9, seed: 1 }
+    const found = []
+    for (const temperature of [1, 0]) {
+      found.push(await engine.sample({ ...request, temperature }), await engine.sample({ ...request, topK: 5 }))
+      found.push(await engine.logprobs(Int32Array.of(5, 6, 7, 8)))
+      step()
+    }
+    await engine.dispose()
+    return found
+  }
+  const pool = new SessionPool({ concurrent: true })
+  let made = 0
+  const create = runtime.createSession.bind(runtime)
+  runtime.createSession = (...args) => {
+    made++
+    return create(...args)
+  }
+  const shared = await Promise.all([1, 0.5].map((scale) => play(open(scale, pool))))
+  const ofTwo = made
+  made = 0
+  const alone = []
+  for (const scale of [1, 0.5]) alone.push(await play(open(scale)))
+  runtime.createSession = create
+  expect(shared).toEqual(alone)
+  expect(shared[0]).not.toEqual(shared[1])
+  expect(made).toBe(2 * ofTwo)
+})

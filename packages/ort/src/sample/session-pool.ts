@@ -8,12 +8,29 @@ interface Shared {
 }
 
 /**
- * Sessions of equal graphs on equal frozen weights, made once for all samplers that want them: each further one would pack every
- * weight anew before it found the packed copy of the first. Runs of a shared session wait for each other, so this is for models
- * whose steps keep all threads busy anyway.
+ * Sessions of equal graphs on equal weights, made once for all samplers that want them. The frozen weights must be the same for all;
+ * those that change are inputs of the graphs.
+ *
+ * Of a large model, each further session would pack every weight anew before it found the packed copy of the first; runs of a shared
+ * one wait for each other, which costs nothing where a step keeps all threads busy. Of a small one, making a session takes as long as
+ * a hundred steps; its runs are best `concurrent`.
  */
 export class SessionPool {
+  /** Whether runs of different samplers may overlap. */
+  readonly concurrent: boolean
   readonly #shared = new Map<string, Shared>()
+  readonly #models = new Map<string, SerialisedModel>()
+
+  constructor({ concurrent = false }: { readonly concurrent?: boolean } = {}) {
+    this.concurrent = concurrent
+  }
+
+  /** A graph that is the same for all samplers of this pool, built once. */
+  model(name: string, build: () => SerialisedModel): SerialisedModel {
+    const known = this.#models.get(name) ?? build()
+    this.#models.set(name, known)
+    return known
+  }
 
   /** Disposing what comes back gives it to the others; the last one disposes the session itself. */
   async acquire(model: SerialisedModel, make: () => Promise<Session>): Promise<Session> {

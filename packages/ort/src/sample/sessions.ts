@@ -32,7 +32,7 @@ export interface SessionPlan {
   readonly packing: Packing
   /** Default: as many as the runtime has, or 1 for models below 8 M parameters. */
   readonly threads: number | undefined
-  /** Where sessions on frozen weights are shared with other samplers. Default: each has its own. */
+  /** Where sessions are shared with other samplers, unless they are packed for weights that change. Default: each has its own. */
   readonly pool?: SessionPool | undefined
 }
 
@@ -51,9 +51,30 @@ export class SessionFactory {
     this.#threads = plan.threads ?? (parameters < THREADS_FROM ? 1 : plan.runtime.threads)
   }
 
-  /** Whether other samplers run in the sessions that `create` gives. */
-  get shares(): boolean {
-    return this.#plan.pool !== undefined && !this.#plan.trained
+  /** Where `create` shares its sessions. */
+  get #pool(): SessionPool | undefined {
+    return this.#plan.trained && this.#packs ? undefined : this.#plan.pool
+  }
+
+  /** Whether a run may have to wait for one of another sampler. */
+  get waits(): boolean {
+    return this.#pool?.concurrent === false
+  }
+
+  /** Whether sessions are made so fast that those of a sampler may be made at once. */
+  get light(): boolean {
+    return this.#pool?.concurrent === true
+  }
+
+  /** The weights as graphs take them: those that change are inputs where other samplers, on other weights, share the sessions. */
+  get weights(): SamplerWeights {
+    return { ...this.#plan.weights, fed: this.#plan.trained && this.#pool !== undefined }
+  }
+
+  /** A graph of these weights. Its name says what else it depends on. */
+  graph(name: string, build: (weights: SamplerWeights) => SerialisedModel): SerialisedModel {
+    const make = () => build(this.weights)
+    return this.#pool ? this.#pool.model(name, make) : make()
   }
 
   /** Whether a session made for the weights of one version no longer shows those of another. */
@@ -69,23 +90,29 @@ export class SessionFactory {
       const source = weights.base.get(name)
       if (source && !('path' in source)) given[name] = source
     }
-    const make = () =>
-      runtime.createSession(model, { threads: this.#threads, weights: given, packing: this.#packing(version) })
-    return this.shares ? this.#plan.pool!.acquire(model, make) : make()
+    const packing = this.#packing(version)
+    return this.#make(model, () =>
+      runtime.createSession(model, { threads: this.#threads, weights: given, packing, concurrent: this.light }),
+    )
   }
 
   /** A session of a graph without weights. */
   async createPlain(model: SerialisedModel): Promise<Session> {
-    return this.#plan.runtime.createSession(model, { threads: this.#threads })
+    const options = { threads: this.#threads, concurrent: this.light }
+    return this.#make(model, () => this.#plan.runtime.createSession(model, options))
   }
 
-  /** Inputs of a graph that are matrices of the adapter. */
-  adapterInputs(model: SerialisedModel): Record<string, Tensor> {
-    const { adapter } = this.#plan.weights
+  async #make(model: SerialisedModel, make: () => Promise<Session>): Promise<Session> {
+    return this.#pool ? this.#pool.acquire(model, make) : make()
+  }
+
+  /** Inputs of a graph that are matrices of the adapter, or weights that are fed. */
+  inputs(model: SerialisedModel): Record<string, Tensor> {
+    const { adapter, base } = this.#plan.weights
     const inputs: Record<string, Tensor> = {}
     for (const { name } of model.inputs) {
-      const tensor = adapter?.tensors.get(name)
-      if (tensor) inputs[name] = tensor
+      const tensor = adapter?.tensors.get(name) ?? base.get(name)
+      if (tensor && !('path' in tensor)) inputs[name] = tensor
     }
     return inputs
   }

@@ -9,6 +9,7 @@ import type { GraphLoss } from './losses.js'
 import type { LoraOptions } from './lora.js'
 import { SessionPool } from '../sample/session-pool.js'
 import { decodersMakeRoom, sharesDecoders, trainingArena } from './memory-plan.js'
+import { isSmallModel, sideBySide } from './small-model.js'
 import { companions, disposeAll, elements, type Companions, type Parameter } from './parameters.js'
 import { headChunks, trainingGraph, type HeadChunk, type TrainingPlan } from './training-graph.js'
 
@@ -40,12 +41,13 @@ export class ModelCore {
   readonly math: ParameterMath
   /** Frozen weights that could not be mapped from their file (stored as f16 or bf16), by name. */
   readonly frozen: ReadonlyMap<string, Tensor<'float32'>>
-  /** Where the decoders of agents with adapters share their sessions, for large models. */
+  /** Where decoders share their sessions. */
   readonly decoders: SessionPool | undefined
   readonly #sessions = new Map<string, Promise<TrainingSession>>()
   readonly #freeGradients: Companions[] = []
   readonly #positions: { cos: Tensor; sin: Tensor; length: number }[] = []
   readonly #ownsRuntime: boolean
+  readonly #agents: number
   readonly #decoders = new Set<Decoder>()
   #packed: PackedWeights | undefined
   #users = 0
@@ -58,8 +60,9 @@ export class ModelCore {
     this.rope = ropeTables(parts.config, parts.contextLength)
     this.math = math
     this.frozen = frozen
-    this.decoders = sharesDecoders(parts.config) ? new SessionPool() : undefined
+    this.decoders = decoderPool(parts.config)
     this.#ownsRuntime = parts.ownsRuntime ?? false
+    this.#agents = parts.agents ?? 1
   }
 
   static async create(parts: CoreParts, signal?: AbortSignal): Promise<ModelCore> {
@@ -114,6 +117,7 @@ export class ModelCore {
       packing: 'none',
       weights,
       arena: trainingArena(this.config),
+      ...sideBySide(this.config, this.#agents),
     })
     return { session, chunks }
   }
@@ -211,4 +215,12 @@ export interface CoreParts {
   readonly training: 'full' | LoraOptions
   /** Longest sequence, at most the model's. */
   readonly contextLength: number
+  /** Clients that the core is made for. Default 1. */
+  readonly agents?: number
+}
+
+/** Sessions that decoders share: of large models, whose steps keep all threads busy, and of small ones, whose sessions take longer to make than to use. */
+function decoderPool(config: ModelConfig): SessionPool | undefined {
+  if (isSmallModel(config)) return new SessionPool({ concurrent: true })
+  return sharesDecoders(config) ? new SessionPool() : undefined
 }

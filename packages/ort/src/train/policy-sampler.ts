@@ -5,6 +5,7 @@ import type { Tensor } from '../runtime/types.js'
 import { createEngine, type GenerationEngine } from '../sample/index.js'
 import type { ModelCore } from './model-core.js'
 import { disposeAll, type Parameter } from './parameters.js'
+import { isSmallModel } from './small-model.js'
 
 export interface SamplerOptions {
   /** Rows that are sampled side by side. */
@@ -92,7 +93,7 @@ function openEngine(core: ModelCore, parameters: readonly Parameter[], parts: En
     ...(core.training !== 'full' && { adapter: { options: core.training, tensors: own } }),
     trained: trained && !adapted,
     packing: adapted ? core.packed : 'auto',
-    ...(adapted && core.decoders && { pool: core.decoders }),
+    ...((adapted || (trained && isSmallModel(core.config))) && core.decoders && { pool: core.decoders }),
     slots: options.slots,
     seed: options.seed,
     maxLength: core.contextLength,
