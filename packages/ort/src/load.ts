@@ -9,7 +9,7 @@ import type { Runtime } from './runtime/types.js'
 import { OrtTrainingClient, type ClientOptions } from './train/client.js'
 import { checkLora, initialLora, loraWeights, type LoraOptions } from './train/lora.js'
 import { ModelCore } from './train/model-core.js'
-import type { Parameter } from './train/parameters.js'
+import { companions, type Parameter } from './train/parameters.js'
 
 /** What a policy's text is made with; carried along for whoever trains it. */
 export interface TokenDecoder {
@@ -266,13 +266,11 @@ export function clientOptions(source: string, options: LoadOptions): ClientOptio
 }
 
 async function readParameters(core: ModelCore, folder: ModelFolder, signal?: AbortSignal): Promise<Parameter[]> {
-  const parameters: Parameter[] = []
-  for (const { name, shape } of modelWeights(core.config)) {
-    const weight = core.runtime.allocate('float32', shape)
+  const parameters = allocateParameters(core, modelWeights(core.config))
+  for (const { name, weight } of parameters) {
     const read = (into: Float32Array) => folder.read(name, { into, ...(signal && { signal }) })
     if (weight.data) await read(weight.data)
     else await weight.write(await read(new Float32Array(weight.size)))
-    parameters.push({ name, shape, weight })
   }
   return parameters
 }
@@ -283,12 +281,15 @@ async function adapterParameters(
   seed: number,
   adapter: StartAdapter | undefined,
 ): Promise<Parameter[]> {
-  const parameters: Parameter[] = []
-  for (const [index, { name, shape }] of loraWeights(core.config, lora).entries()) {
-    const weight = core.runtime.allocate('float32', shape)
+  const parameters = allocateParameters(core, loraWeights(core.config, lora))
+  for (const [index, { name, shape, weight }] of parameters.entries()) {
     const into = new Float32Array(weight.size)
     await weight.write(adapter ? await adapter.read(name, { into }) : initialLora(name, shape, seed, index))
-    parameters.push({ name, shape, weight })
   }
   return parameters
+}
+
+function allocateParameters(core: ModelCore, specs: readonly Pick<Parameter, 'name' | 'shape'>[]): Parameter[] {
+  const tensors = companions(core.runtime, specs)
+  return specs.map(({ name, shape }) => ({ name, shape, weight: tensors.get(name)! }))
 }

@@ -11,6 +11,8 @@ const CHUNK = 1 << 18
  * taken here, and the optimiser steps them side by side in one scratch.
  */
 const SMALL = 1 << 15
+/** Squares of fewer numbers are summed here: that takes less time than to ask another thread for it. */
+const SQUARES_HERE = 1 << 20
 
 /** AdamW defaults: those of the contract. */
 const ADAMW_DEFAULTS = { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 1 } as const
@@ -19,8 +21,30 @@ const ADAMW_DEFAULTS = { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0,
 type Quadruple<T> = readonly [T, T, T, T]
 const GRADIENT = 1
 
-/** The numbers of a short tensor in host memory. */
-const small = ({ data, size }: Tensor<'float32'>): Float32Array | undefined => (size < SMALL ? data : undefined)
+type Tensors = readonly Tensor<'float32'>[]
+type Arrays = readonly Float32Array[]
+
+/**
+ * Lists of tensors (one per parameter: its weight, its gradient, ...) with those that follow each other in memory, in all
+ * columns alike, joined: a small model is one list then. Undefined for tensors that lie on a device.
+ */
+function joined(lists: readonly Tensors[]): Arrays[] | undefined {
+  const found: Arrays[] = []
+  for (const tensors of lists) {
+    const arrays = tensors.flatMap(({ data }) => data ?? [])
+    if (arrays.length < tensors.length) return undefined
+    const before = found.at(-1)
+    if (before && arrays.every((array, part) => follows(before[part]!, array))) {
+      const join = (array: Float32Array, part: number) =>
+        new Float32Array(array.buffer, before[part]!.byteOffset, before[part]!.length + array.length)
+      found[found.length - 1] = arrays.map(join)
+    } else found.push(arrays)
+  }
+  return found
+}
+
+const follows = (before: Float32Array, { buffer, byteOffset }: Float32Array): boolean =>
+  buffer === before.buffer && byteOffset === before.byteOffset + before.byteLength
 
 /** Visits each part of each parameter with its place among the others of its kind. */
 function place(
@@ -58,7 +82,7 @@ export class ParameterMath {
   static async create(runtime: Runtime): Promise<ParameterMath> {
     const { adam: a, add: b, squares: c } = updateGraphs()
     const sessions = [a, b, c].map((outputs) =>
-      runtime.createSession(Object.values(outputs)[0]!.graph.outputs(outputs)),
+      runtime.createSession(Object.values(outputs)[0]!.graph.outputs(outputs), { concurrent: true }),
     )
     const [adam, add, squares] = await Promise.all(sessions)
     return new ParameterMath(runtime, [adam!, add!, squares!])
@@ -66,32 +90,32 @@ export class ParameterMath {
 
   /** `into += from`, tensor by tensor. */
   async add(into: Companions, from: Companions): Promise<void> {
-    for (const [name, tensor] of into) {
-      const [sum, other] = [small(tensor), small(from.get(name)!)]
-      if (sum && other) {
-        for (let i = 0; i < sum.length; i++) sum[i]! += other[i]!
-        continue
-      }
-      for (const [a, b] of this.#chunks(tensor, from.get(name)!)) await this.#add.run({ a: a!, b: b! }, { sum: a! })
+    for (const tensors of this.#lists([...into].map(([name, tensor]) => [tensor, from.get(name)!]))) {
+      const [sum, other] = tensors as [Tensor<'float32'>, Tensor<'float32'>]
+      if (sum.data && other.data && sum.size < SMALL) addHere(sum.data, other.data)
+      else for (const [a, b] of this.#chunks(sum, other)) await this.#add.run({ a: a!, b: b! }, { sum: a! })
     }
   }
 
-  /** L2 norm of everything together; the squares of a chunk are summed in float32, the chunks in float64. */
+  /** L2 norm of everything together: the squares of small models are summed in float64, those of a chunk of a large one in float32. */
   async norm(tensors: Companions): Promise<number> {
+    let total = 0
+    for (const [tensor] of this.#lists([...tensors.values()].map((one) => [one]))) {
+      total += tensor!.data && tensor!.size < SQUARES_HERE ? exactSquares(tensor!.data) : await this.#squaresOf(tensor!)
+    }
+    return Math.sqrt(total)
+  }
+
+  async #squaresOf(tensor: Tensor<'float32'>): Promise<number> {
     const out = this.#runtime.allocate('float32', [1])
     let total = 0
-    for (const tensor of tensors.values()) {
-      const values = small(tensor)
-      if (values) total += exactSquares(values)
-      else
-        for (const [x] of this.#chunks(tensor)) {
-          await this.#squares.run({ x: x! }, { sum: out })
-          const sum = out.data![0]!
-          total += Number.isFinite(sum) ? sum : exactSquares(await x!.read())
-        }
+    for (const [x] of this.#chunks(tensor)) {
+      await this.#squares.run({ x: x! }, { sum: out })
+      const [sum] = await out.read()
+      total += Number.isFinite(sum) ? sum! : exactSquares(await x!.read())
     }
     out.dispose()
-    return Math.sqrt(total)
+    return total
   }
 
   /**
@@ -115,11 +139,13 @@ export class ParameterMath {
       })
     }
     const scalars = this.#scalars(adamScalars(gradNorm, t, options))
+    const all = parameters.map(
+      ({ name, weight }) => [weight, state.gradients.get(name)!, state.m.get(name)!, state.v.get(name)!] as const,
+    )
     const short: Quadruple<Float32Array>[] = []
-    for (const { name, weight } of parameters) {
-      const tensors = [weight, state.gradients.get(name)!, state.m.get(name)!, state.v.get(name)!] as const
-      const arrays = tensors.map(small)
-      if (arrays.every((array) => array !== undefined)) {
+    for (const tensors of this.#lists(all)) {
+      const arrays = tensors.flatMap(({ data }) => data ?? [])
+      if (arrays.length === tensors.length && tensors[0]!.size < SMALL) {
         short.push(arrays as unknown as Quadruple<Float32Array>)
         continue
       }
@@ -129,6 +155,12 @@ export class ParameterMath {
     await this.#updateShort(short, scalars)
     disposeAll(Object.values(scalars))
     return gradNorm
+  }
+
+  /** The lists, with those that follow each other in memory joined to flat tensors. */
+  #lists(lists: readonly Tensors[]): Tensors[] {
+    const flat = (array: Float32Array) => this.#runtime.tensor('float32', array, [array.length])
+    return joined(lists)?.map((arrays) => arrays.map(flat)) ?? [...lists]
   }
 
   async #update([p, g, m, v]: Quadruple<Tensor<'float32'>>, scalars: Record<string, Tensor>): Promise<void> {
@@ -220,11 +252,22 @@ function squaresOutputs(): Outputs {
   return { sum: g.reduceSum(g.mul(x, x), { axes: [0], keepDims: true }) }
 }
 
-/** Float64, for short tensors and for chunks whose float32 sum overflowed. */
+function addHere(sum: Float32Array, other: Float32Array): void {
+  for (let i = 0; i < sum.length; i++) sum[i]! += other[i]!
+}
+
+/** In float64, four sums at a time: one alone waits for itself. */
 function exactSquares(values: Float32Array): number {
-  let sum = 0
-  for (let i = 0; i < values.length; i++) sum += values[i]! * values[i]!
-  return sum
+  let [a, b, c, d] = [0, 0, 0, 0]
+  const whole = values.length - (values.length % 4)
+  for (let i = 0; i < whole; i += 4) {
+    a += values[i]! * values[i]!
+    b += values[i + 1]! * values[i + 1]!
+    c += values[i + 2]! * values[i + 2]!
+    d += values[i + 3]! * values[i + 3]!
+  }
+  for (let i = whole; i < values.length; i++) a += values[i]! * values[i]!
+  return a + b + (c + d)
 }
 
 async function firstNonFinite(tensors: Companions): Promise<string | undefined> {
