@@ -69,6 +69,11 @@ export interface TrainingClient {
    * @throws NonFiniteError when the gradient norm is not finite: weights and optimiser state unchanged, gradients zeroed.
    */
   optimStep(options: OptimStepOptions, call?: CallOptions): Promise<OptimStepResult>
+  /**
+   * Says that `forwardBackward` will be called with this loss: a core may get ready (compile a graph) while something else goes on, for
+   * instance while a first batch is sampled. Never needed, returns at once, and says nothing where it fails: the call itself will.
+   */
+  prepare?(loss: Loss): void
   /** A live view without a copy; after the next `optimStep` its calls reject with StaleSamplerError. */
   sampler(): Promise<SamplingClient>
   /** An independent frozen copy of the policy as it is now. */

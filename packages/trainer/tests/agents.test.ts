@@ -1,3 +1,4 @@
+import type { Loss } from '@selfplay/engine'
 import { describe, expect, it } from 'vitest'
 import { frozenAgent, scriptedAgent, type Agent } from '../src/magrpo/agents.js'
 import { MAGRPOTrainer } from '../src/magrpo/trainer.js'
@@ -127,22 +128,38 @@ describe('agents', () => {
     expect(() => scriptedAgent([])).toThrow(/at least one reply/)
   })
 
-  it('works on policies at once when told so', async () => {
-    let running = 0
-    const most = { 1: 0, 2: 0 }
-    for (const maxConcurrentPolicies of [1, 2] as const) {
+  it.each([
+    { maxConcurrentPolicies: 1, parameters: 10, most: 1 },
+    { maxConcurrentPolicies: 2, parameters: 2e6, most: 2 },
+    { maxConcurrentPolicies: null, parameters: 2e6, most: 1 },
+    { maxConcurrentPolicies: null, parameters: 2e6 - 1, most: 2 },
+  ])(
+    'works on as many policies at once as told: $maxConcurrentPolicies with $parameters parameters',
+    async ({ maxConcurrentPolicies, parameters, most }) => {
+      let running = 0
+      let found = 0
       const agents = [new ToyClient(), new ToyClient()]
       for (const agent of agents) {
+        Object.assign(agent, { info: { ...agent.info, parameters: { total: parameters, trained: parameters } } })
         agent.onSample = async () => {
           running++
-          most[maxConcurrentPolicies] = Math.max(most[maxConcurrentPolicies], running)
+          found = Math.max(found, running)
           await new Promise((resolve) => setTimeout(resolve, 5))
           running--
         }
       }
       await toyTrainer({ agents, config: { maxSteps: 1, maxConcurrentPolicies } }).trainer.train()
-    }
-    expect(most).toEqual({ 1: 1, 2: 2 })
+      expect(found).toBe(most)
+    },
+  )
+
+  it('are told which loss they will be trained with before they sample', async () => {
+    const told: string[] = []
+    const agent = new ToyClient()
+    Object.assign(agent, { prepare: ({ name }: Loss) => told.push(name) })
+    agent.onSample = async () => void told.push('sample')
+    await toyTrainer({ agents: [agent], config: { maxSteps: 1 } }).trainer.train()
+    expect(told.slice(0, 2)).toEqual(['importance_sampling', 'sample'])
   })
 
   it('reads answers of chats through the renderer', async () => {

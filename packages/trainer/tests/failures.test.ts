@@ -434,11 +434,14 @@ describe('abort', () => {
   })
 
   it('once weights have changed, the update is finished first', async () => {
-    const { run, agents } = await abortedRun((clients, abort) => {
-      clients[1]!.onForwardBackward = () => {
-        if (clients[0]!.step === 2) abort()
-      }
-    })
+    const { run, agents } = await abortedRun(
+      (clients, abort) => {
+        clients[1]!.onForwardBackward = () => {
+          if (clients[0]!.step === 2) abort()
+        }
+      },
+      { maxConcurrentPolicies: 1 },
+    )
     expect(agents.map(({ step }) => step)).toEqual([2, 2])
     expect(await readdir(join(run, 'checkpoints'))).toEqual(['step-00000002'])
   })
@@ -455,7 +458,7 @@ describe('abort', () => {
           )
         }
       },
-      { abortGraceSeconds: 0.05, checkpointEvery: 2, keepCheckpoints: 5 },
+      { abortGraceSeconds: 0.05, checkpointEvery: 2, keepCheckpoints: 5, maxConcurrentPolicies: 1 },
     )
     expect(agents.map(({ step }) => step)).toEqual([4, 3])
     expect(await readdir(join(run, 'checkpoints'))).toEqual(['step-00000002'])

@@ -23,6 +23,7 @@ import { modelWeights } from '../models/weights.js'
 import type { Tensor } from '../runtime/types.js'
 import { exportAdapter, exportWhole } from './export.js'
 import { checkLossInputs, type GraphLoss } from './losses.js'
+import { expectedHeadChunks } from './memory-plan.js'
 import type { ModelCore } from './model-core.js'
 import { companions, disposeAll, elements, parameterCount, type Companions, type Parameter } from './parameters.js'
 import { runPasses, type PassResult } from './passes.js'
@@ -78,6 +79,16 @@ export class OrtTrainingClient implements TrainingClient {
 
   get step(): number {
     return this.#step
+  }
+
+  prepare(loss: Loss): void {
+    if (loss.name === 'custom') return
+    // Not before what is under way has started: sessions of the sampler, which are needed first, are then made meanwhile.
+    setImmediate(() => {
+      if (this.#disposed) return
+      const chunks = expectedHeadChunks(this.core.config, this.options.activationBytes)
+      if (chunks !== undefined) this.core.session(loss, true, chunks).catch(() => {})
+    })
   }
 
   forward(data: readonly Datum[], loss: Loss, options: CallOptions = {}): Promise<ForwardResult> {

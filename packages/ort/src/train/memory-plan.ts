@@ -44,6 +44,11 @@ export function headChunkCount(config: ModelConfig, n: number, activationBytes: 
   return 2 ** Math.min(wanted, Math.floor(Math.log2(config.vocabSize)))
 }
 
+/** The pieces of the head, where they are one for micro-batches of every size; undefined where it depends on the size. */
+export function expectedHeadChunks(config: ModelConfig, activationBytes: number): number | undefined {
+  return headChunkCount(config, CACHED_TOKENS, activationBytes) === 1 ? 1 : undefined
+}
+
 /** Whether sessions keep the memory of a run for the next one. */
 export function trainingArena(config: ModelConfig): true | 'shrink' {
   return parameterCount(config) >= LARGE_MODEL ? 'shrink' : true

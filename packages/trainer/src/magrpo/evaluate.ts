@@ -1,5 +1,5 @@
 import type { RewardValue } from '@selfplay/rewards'
-import type { Samplers, Table } from './agents.js'
+import { policiesAtOnce, type Samplers, type Table } from './agents.js'
 import type { ResolvedConfig } from './config.js'
 import { creditTree } from './credit.js'
 import type { RewardFailures } from './judge.js'
@@ -70,7 +70,7 @@ export async function evaluateRows<Row extends PromptRow>(
       externalPromptPassthrough: config.externalPromptPassthrough,
       temperature: options.temperature,
       seed: options.seed,
-      maxConcurrentPolicies: config.maxConcurrentPolicies,
+      maxConcurrentPolicies: policiesAtOnce(config, table.seats),
       rewardTimeoutSeconds: config.rewardTimeoutSeconds,
       transitionTimeoutSeconds: config.transitionTimeoutSeconds,
       failures: options.failures,

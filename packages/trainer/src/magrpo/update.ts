@@ -4,7 +4,7 @@ import { runLimited } from '../deadline.js'
 import { Random } from '@selfplay/env'
 import { scheduleFactor } from '../schedule.js'
 import { watchForCollapse } from '../run/collapse.js'
-import type { Policy, Samplers, Table } from './agents.js'
+import { policiesAtOnce, type Policy, type Samplers, type Table } from './agents.js'
 import { analyseTrees, type AnalysedNode, type Analysis } from './analyse.js'
 import { NodeBuffer, type BufferedNode } from './buffer.js'
 import { lossOf, type ResolvedConfig } from './config.js'
@@ -64,6 +64,7 @@ export async function runUpdate<Row extends PromptRow>(
   const { config, table } = context
   const random = new Random(state.random as [number, number, number, number])
   const failures = new RewardFailures(config.maxConsecutiveRewardFailures, state.failures)
+  for (const { client, trained } of table.policies) if (trained) client?.prepare?.(lossOf(config))
   const trees = await growTrees(batch.rows, treeOptions(context, failures, random.word()))
   const grown = performance.now()
   const { references, signal } = context
@@ -119,7 +120,7 @@ function treeOptions<Row>(context: UpdateContext<Row>, failures: RewardFailures,
     externalPromptPassthrough: config.externalPromptPassthrough,
     temperature: null,
     seed,
-    maxConcurrentPolicies: config.maxConcurrentPolicies,
+    maxConcurrentPolicies: policiesAtOnce(config, table.seats),
     rewardTimeoutSeconds: config.rewardTimeoutSeconds,
     transitionTimeoutSeconds: config.transitionTimeoutSeconds,
     failures,
@@ -187,7 +188,7 @@ async function trainPolicies<Row>(
       done.push(await learn(client, samples, { ...options, ...add, onStep: onWeightsChange }))
     }
   })
-  await runLimited(jobs, config.maxConcurrentPolicies)
+  await runLimited(jobs, policiesAtOnce(config, context.table.seats))
   return learnt
 }
 

@@ -2,7 +2,7 @@ import type { SamplingClient } from '@selfplay/engine'
 import { settleAll } from '../deadline.js'
 import { DatasetError } from '../errors.js'
 import { deriveSeed } from '@selfplay/env'
-import type { Samplers, Seat } from '../magrpo/agents.js'
+import { policiesAtOnce, type Samplers, type Seat } from '../magrpo/agents.js'
 import type { ResolvedConfig } from '../magrpo/config.js'
 import type { RewardFailures } from '../magrpo/judge.js'
 import { answerTexts } from '../magrpo/roles.js'
@@ -100,7 +100,7 @@ async function sampleRow<Row extends PromptRow>(
     externalPromptPassthrough: false,
     temperature: null,
     seed: deriveSeed(config.seed, 'candidates'),
-    maxConcurrentPolicies: config.maxConcurrentPolicies,
+    maxConcurrentPolicies: policiesAtOnce(config, seats),
     rewardTimeoutSeconds: config.rewardTimeoutSeconds,
     transitionTimeoutSeconds: config.transitionTimeoutSeconds,
     failures,
