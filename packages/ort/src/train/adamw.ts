@@ -93,8 +93,15 @@ export class ParameterMath {
     for (const tensors of this.#lists([...into].map(([name, tensor]) => [tensor, from.get(name)!]))) {
       const [sum, other] = tensors as [Tensor<'float32'>, Tensor<'float32'>]
       if (sum.data && other.data && sum.size < SMALL) addHere(sum.data, other.data)
-      else for (const [a, b] of this.#chunks(sum, other)) await this.#add.run({ a: a!, b: b! }, { sum: a! })
+      else await this.#addFlat(sum, other)
     }
+  }
+
+  /** A sum in place has no temporaries: nothing is gained by chunks. */
+  async #addFlat(into: Tensor<'float32'>, from: Tensor<'float32'>): Promise<void> {
+    const [sum, other] = [into, from].map((tensor) => this.#runtime.view(tensor, 0, [tensor.size])) as [Tensor, Tensor]
+    await this.#add.run({ a: sum, b: other }, { sum })
+    disposeAll([sum, other])
   }
 
   /** L2 norm of everything together: the squares of small models are summed in float64, those of a chunk of a large one in float32. */

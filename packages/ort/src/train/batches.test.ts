@@ -28,19 +28,32 @@ describe('microBatches', () => {
     expect(microBatches([datum(4, [])], { maxTokens: 10 })).toEqual([])
   })
 
+  it.each([
+    { sequences: 16, lanes: 1, maxTokens: 1024, rows: [8, 8] },
+    { sequences: 16, lanes: 2, maxTokens: 4096, rows: [8, 8] },
+    { sequences: 9, lanes: 2, maxTokens: 1024, rows: [5, 4] },
+    { sequences: 20, lanes: 2, maxTokens: 1024, rows: [5, 5, 5, 5] },
+    { sequences: 6, lanes: 4, maxTokens: 1024, rows: [2, 2, 2] },
+    { sequences: 3, lanes: 2, maxTokens: 1024, rows: [3] }, // 384 tokens are not worth two runs
+  ])('gives $lanes lanes equal shares of $sequences x 128 tokens', ({ sequences, lanes, maxTokens, rows }) => {
+    const data = Array.from({ length: sequences }, () => datum(128, [127]))
+    expect(microBatches(data, { maxTokens, lanes }).map(({ datums }) => datums.length)).toEqual(rows)
+  })
+
   it('keeps every trained position once, within the limit, however the call is cut', () => {
     fc.assert(
       fc.property(
         fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 30 }),
         fc.integer({ min: 1, max: 200 }),
-        (lengths, maxTokens) => {
+        fc.integer({ min: 1, max: 4 }),
+        (lengths, maxTokens, lanes) => {
           const data = lengths.map((length) =>
             datum(
               length,
               Array.from({ length }, (_, t) => t).filter((t) => t % 3 !== 1),
             ),
           )
-          const batches = microBatches(data, { maxTokens })
+          const batches = microBatches(data, { maxTokens, lanes })
           const seen = data.map(({ tokens }) => new Float32Array(tokens.length))
           for (const batch of batches) {
             expect(batch.tokens.length <= maxTokens || batch.datums.length === 1).toBe(true)

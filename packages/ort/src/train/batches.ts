@@ -23,12 +23,17 @@ export interface MicroBatch {
 export interface BatchLimits {
   /** Most padded tokens (batch x seq) of one micro-batch; a longer single sequence still goes alone. */
   readonly maxTokens: number
+  /** Micro-batches that run side by side: a call that is long enough is cut into equal shares. Default 1. */
+  readonly lanes?: number
 }
 
 /** A new micro-batch begins when the next sequence is shorter than this share of the current one's length ... */
 const MIN_FILL = 0.7
 /** ... and the current one already has this many tokens, so that padding saved outweighs another run. */
 const MIN_TOKENS = 512
+
+/** Tokens of a share that is worth a run of its own beside others. */
+const MIN_SHARE = 256
 
 interface Sequence {
   readonly datum: number
@@ -40,26 +45,46 @@ interface Sequence {
 
 /**
  * Cuts a call into micro-batches of similar lengths, longest first. Sequences without a trained position are left out,
- * and so is whatever follows the last trained position. The cut depends on nothing but the data.
+ * and so is whatever follows the last trained position. The cut depends on nothing but the data and the limits.
  */
 export function microBatches(data: readonly Datum[], limits: BatchLimits): MicroBatch[] {
   const sequences = data
     .map((datum, index) => sequenceOf(datum, index))
     .filter(({ length }) => length > 0)
     .sort((a, b) => b.length - a.length || a.datum - b.datum)
-  const batches: MicroBatch[] = []
+  return cutEqually(sequences, limits).map((rows) => pack(data, rows))
+}
+
+/** Cut such that all lanes get about as much, and none is idle while the last batch runs, where sequences allow it. */
+function cutEqually(sequences: readonly Sequence[], { maxTokens, lanes = 1 }: BatchLimits): Sequence[][] {
+  const total = sequences.reduce((sum, { length }) => sum + length, 0)
+  const used = Math.min(lanes, Math.floor(total / MIN_SHARE))
+  if (used < 2) return cut(sequences, maxTokens)
+  const longest = sequences[0]!.length
+  const rounds = Math.ceil(total / (used * maxTokens))
+  // Padding may take more than the equal share of the tokens themselves.
+  const least = longest * Math.ceil(total / (used * rounds * longest))
+  for (let share = least; share <= maxTokens; share += longest) {
+    const batches = cut(sequences, share)
+    if (batches.length % used === 0) return batches
+  }
+  return cut(sequences, Math.min(least, maxTokens))
+}
+
+function cut(sequences: readonly Sequence[], maxTokens: number): Sequence[][] {
+  const batches: Sequence[][] = []
   let rows: Sequence[] = []
   for (const sequence of sequences) {
     const length = rows[0]?.length ?? 0
-    const full = (rows.length + 1) * length > limits.maxTokens
+    const full = (rows.length + 1) * length > maxTokens
     const uneven = sequence.length < MIN_FILL * length && rows.length * length >= MIN_TOKENS
     if (rows.length > 0 && (full || uneven)) {
-      batches.push(pack(data, rows))
+      batches.push(rows)
       rows = []
     }
     rows.push(sequence)
   }
-  if (rows.length > 0) batches.push(pack(data, rows))
+  if (rows.length > 0) batches.push(rows)
   return batches
 }
 

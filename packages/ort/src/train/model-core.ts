@@ -8,7 +8,7 @@ import { ParameterMath } from './adamw.js'
 import type { GraphLoss } from './losses.js'
 import type { LoraOptions } from './lora.js'
 import { SessionPool } from '../sample/session-pool.js'
-import { decodersMakeRoom, sharesDecoders, trainingArena } from './memory-plan.js'
+import { decodersMakeRoom, sharesDecoders, trainingArena, trainingLanes } from './memory-plan.js'
 import { isSmallModel, sideBySide } from './small-model.js'
 import { companions, disposeAll, elements, type Companions, type Parameter } from './parameters.js'
 import { headChunks, trainingGraph, type HeadChunk, type TrainingPlan } from './training-graph.js'
@@ -48,6 +48,8 @@ export class ModelCore {
   readonly #positions: { cos: Tensor; sin: Tensor; length: number }[] = []
   readonly #ownsRuntime: boolean
   readonly #agents: number
+  /** Micro-batches of a call that run side by side. */
+  readonly lanes: number
   readonly #decoders = new Set<Decoder>()
   #packed: PackedWeights | undefined
   #users = 0
@@ -63,6 +65,7 @@ export class ModelCore {
     this.decoders = decoderPool(parts.config)
     this.#ownsRuntime = parts.ownsRuntime ?? false
     this.#agents = parts.agents ?? 1
+    this.lanes = lanesOf(parts)
   }
 
   static async create(parts: CoreParts, signal?: AbortSignal): Promise<ModelCore> {
@@ -94,19 +97,23 @@ export class ModelCore {
     return this.#packed
   }
 
-  /** The compiled graph for a loss, with the head in so many chunks of the vocabulary. */
-  session(loss: GraphLoss, gradients: boolean, chunks: number): Promise<TrainingSession> {
+  /**
+   * The compiled graph for a loss, with the head in so many chunks of the vocabulary.
+   *
+   * @param inLane whether it runs beside others, on its share of the threads.
+   */
+  session(loss: GraphLoss, gradients: boolean, chunks: number, inLane = false): Promise<TrainingSession> {
     const { normalise: _, ...formula } = loss
-    const key = JSON.stringify([formula, gradients, chunks])
+    const key = JSON.stringify([formula, gradients, chunks, inLane])
     const known = this.#sessions.get(key)
     if (known) return known
-    const made = this.#compile(loss, gradients, chunks)
+    const made = this.#compile(loss, gradients, chunks, inLane)
     this.#sessions.set(key, made)
     made.catch(() => this.#sessions.delete(key))
     return made
   }
 
-  async #compile(loss: GraphLoss, gradients: boolean, count: number): Promise<TrainingSession> {
+  async #compile(loss: GraphLoss, gradients: boolean, count: number, inLane: boolean): Promise<TrainingSession> {
     const model = trainingGraph(this.plan, { loss, gradients, headChunks: count })
     const chunks = headChunks(this.config, count)
     const weights: Record<string, Tensor> = {}
@@ -118,6 +125,7 @@ export class ModelCore {
       weights,
       arena: trainingArena(this.config),
       ...sideBySide(this.config, this.#agents),
+      ...(inLane && { concurrent: true, threads: Math.floor(this.runtime.threads / this.lanes) }),
     })
     return { session, chunks }
   }
@@ -163,7 +171,7 @@ export class ModelCore {
   giveGradients(gradients: Companions): void {
     const bytes = 4 * [...gradients.values()].reduce((sum, { dims }) => sum + elements(dims), 0)
     const held = this.#freeGradients.length
-    if (bytes <= KEPT_GRADIENT_BYTES && held < 2) this.#freeGradients.push(gradients)
+    if (bytes <= KEPT_GRADIENT_BYTES && held < Math.max(2, this.lanes)) this.#freeGradients.push(gradients)
     else disposeAll(gradients.values())
   }
 
@@ -217,6 +225,12 @@ export interface CoreParts {
   readonly contextLength: number
   /** Clients that the core is made for. Default 1. */
   readonly agents?: number
+}
+
+/** One lane where agents run side by side already, and where runs of a session cannot overlap. */
+function lanesOf({ config, runtime, agents = 1 }: CoreParts): number {
+  if (runtime.kind === 'binding' || sideBySide(config, agents).threads === 1) return 1
+  return trainingLanes(config, runtime.threads)
 }
 
 /** Sessions that decoders share: of large models, whose steps keep all threads busy, and of small ones, whose sessions take longer to make than to use. */

@@ -18,7 +18,7 @@ export const parameterCount = (parameters: readonly Parameter[]): number =>
   parameters.reduce((sum, { shape }) => sum + elements(shape), 0)
 
 /** Lists of up to this many numbers lie in one block of memory, so that elementwise arithmetic takes them as one tensor. */
-const BLOCK = 1 << 22
+const BLOCK = 1 << 24
 
 /** Zeroed tensors of these shapes, those of a short list one behind the other in memory. */
 function allocateAll(runtime: Runtime, shapes: readonly (readonly number[])[]): Tensor<'float32'>[] {

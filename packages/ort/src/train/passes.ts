@@ -25,7 +25,9 @@ export interface PassOptions extends CallOptions {
 }
 
 /**
- * Runs a call's micro-batches over the given parameters. Gradients come in buffers of the core's, owned by the caller.
+ * Runs a call's micro-batches over the given parameters, side by side in the core's lanes. Gradients come in buffers of
+ * the core's, owned by the caller. Sums are taken in the order of the batches and lanes: the result depends on their
+ * number, not on which is done first.
  *
  * @throws NonFiniteError naming the datum whose loss is NaN or infinite; no buffer is kept then.
  */
@@ -36,24 +38,94 @@ export async function runPasses(
   loss: GraphLoss,
   options: PassOptions,
 ): Promise<PassResult> {
-  const batches = microBatches(data, { maxTokens: maxBatchTokens(core.config, data, options.activationBytes) })
-  const scales = normalisationScales(data, loss.normalise)
+  const { lanes } = core
+  const activationBytes = options.activationBytes / lanes
+  const batches = microBatches(data, { maxTokens: maxBatchTokens(core.config, data, activationBytes), lanes })
+  const call: Call = {
+    core,
+    parameters,
+    loss,
+    scales: normalisationScales(data, loss.normalise),
+    options: { ...options, activationBytes },
+    inLane: lanes > 1 && batches.length > 1,
+  }
+  const outputs: PassOutputs[] = []
+  const gradients = await runLanes(call, batches, (batch, found) => (outputs[batch] = found))
   const logprobs = data.map(({ tokens }) => new Float32Array(tokens.length))
   const sums = { loss: 0, entropy: 0, tokens: 0, logprob: 0 }
+  outputs.forEach((found, i) => {
+    scatter(batches[i]!, found.logprobs, logprobs)
+    for (const value of found.losses) sums.loss += value
+    for (const value of found.entropy) sums.entropy += value
+    for (const value of found.logprobs) sums.logprob += value
+    sums.tokens += found.losses.length
+  })
+  const mean = (sum: number) => (sums.tokens === 0 ? 0 : sum / sums.tokens)
+  const metrics = { tokens: sums.tokens, entropy: mean(sums.entropy), logprob: mean(sums.logprob) }
+  return { loss: sums.loss, logprobs, metrics, gradients }
+}
+
+/** What all micro-batches of a call have in common. */
+interface Call {
+  readonly core: ModelCore
+  readonly parameters: readonly Parameter[]
+  readonly loss: GraphLoss
+  readonly scales: Float64Array
+  readonly options: PassOptions
+  /** Whether micro-batches run side by side, on sessions of fewer threads. */
+  readonly inLane: boolean
+}
+
+/** What one micro-batch gave for its n trained positions, [n] each. */
+interface PassOutputs {
+  readonly logprobs: Float32Array
+  readonly entropy: Float32Array
+  readonly losses: Float32Array
+}
+
+type Found = (batch: number, outputs: PassOutputs) => void
+
+/** Every lane takes each `lanes`-th batch and sums its gradients; their sums are added up at the end. */
+async function runLanes(call: Call, batches: readonly MicroBatch[], found: Found): Promise<Companions | undefined> {
+  const { core } = call
+  const width = call.inLane ? Math.min(core.lanes, batches.length) : 1
+  const stop = { failed: false }
+  const settled = await Promise.allSettled(
+    Array.from({ length: width }, (_, lane) => runLane(call, batches, { first: lane, step: width }, found, stop)),
+  )
+  const totals = settled.flatMap((lane) => (lane.status === 'fulfilled' && lane.value ? [lane.value] : []))
+  const [total, ...others] = totals
+  try {
+    for (const lane of settled) if (lane.status === 'rejected') throw lane.reason
+    for (const other of others) await core.math.add(total!, other)
+  } catch (error) {
+    if (total) core.giveGradients(total)
+    throw error
+  } finally {
+    for (const other of others) core.giveGradients(other)
+  }
+  return total
+}
+
+/** One batch after another; after a failure anywhere no further one begins. */
+async function runLane(
+  call: Call,
+  batches: readonly MicroBatch[],
+  { first, step }: { readonly first: number; readonly step: number },
+  found: Found,
+  stop: { failed: boolean },
+): Promise<Companions | undefined> {
+  const { core, parameters, options } = call
   let total: Companions | undefined
   try {
-    for (const batch of batches) {
+    for (let i = first; i < batches.length && !stop.failed; i += step) {
       options.signal?.throwIfAborted()
-      const pass = new Pass(core, parameters, batch, loss, scales)
+      const pass = new Pass(call, batches[i]!)
       const gradients = options.gradients ? core.takeGradients(parameters) : undefined
       try {
-        const outputs = await pass.run(gradients, options)
-        checkLosses(batch, outputs.losses)
-        scatter(batch, outputs.logprobs, logprobs)
-        for (const value of outputs.losses) sums.loss += value
-        for (const value of outputs.entropy) sums.entropy += value
-        for (const value of outputs.logprobs) sums.logprob += value
-        sums.tokens += outputs.losses.length
+        const outputs = await pass.run(gradients)
+        checkLosses(batches[i]!, outputs.losses)
+        found(i, outputs)
         if (total && gradients) await core.math.add(total, gradients)
       } catch (error) {
         if (gradients) core.giveGradients(gradients)
@@ -63,12 +135,11 @@ export async function runPasses(
       total ??= gradients
     }
   } catch (error) {
+    stop.failed = true
     if (total) core.giveGradients(total)
     throw error
   }
-  const mean = (sum: number) => (sums.tokens === 0 ? 0 : sum / sums.tokens)
-  const metrics = { tokens: sums.tokens, entropy: mean(sums.entropy), logprob: mean(sums.logprob) }
-  return { loss: sums.loss, logprobs, metrics, gradients: total }
+  return total
 }
 
 function checkLosses(batch: MicroBatch, losses: Float32Array): void {
@@ -84,30 +155,24 @@ function checkLosses(batch: MicroBatch, losses: Float32Array): void {
 
 /** One micro-batch through one compiled graph. */
 class Pass {
+  readonly #call: Call
   readonly #core: ModelCore
   readonly #parameters: readonly Parameter[]
   readonly #batch: MicroBatch
-  readonly #loss: GraphLoss
-  readonly #scales: Float64Array
 
-  constructor(
-    core: ModelCore,
-    parameters: readonly Parameter[],
-    batch: MicroBatch,
-    loss: GraphLoss,
-    scales: Float64Array,
-  ) {
-    this.#core = core
-    this.#parameters = parameters
+  constructor(call: Call, batch: MicroBatch) {
+    this.#call = call
+    this.#core = call.core
+    this.#parameters = call.parameters
     this.#batch = batch
-    this.#loss = loss
-    this.#scales = scales
   }
 
-  /** Per-position outputs, [n] each; gradients are written into `into` when given. */
-  async run(into: Companions | undefined, { signal, activationBytes }: PassOptions) {
+  /** Gradients are written into `into` when given. */
+  async run(into: Companions | undefined): Promise<PassOutputs> {
+    const { loss, inLane, options } = this.#call
+    const { signal, activationBytes } = options
     const headChunks = headChunkCount(this.#core.config, this.#batch.positions.length, activationBytes)
-    const { session, chunks } = await this.#core.session(this.#loss, into !== undefined, headChunks)
+    const { session, chunks } = await this.#core.session(loss, into !== undefined, headChunks, inLane)
     const own: Tensor[] = []
     try {
       const feeds = { ...this.#feeds(own), ...this.#weights(chunks, own) }
@@ -137,7 +202,7 @@ class Pass {
       targets: runtime.tensor('int32', batch.targets, [n]),
       inverse_temperature: runtime.tensor('float32', batch.inverseTemperature, [n]),
     }
-    for (const [name, values] of Object.entries(lossFeeds(this.#loss, batch, this.#scales))) {
+    for (const [name, values] of Object.entries(lossFeeds(this.#call.loss, batch, this.#call.scales))) {
       const dims = name === 'rowMean' ? [rows, n] : name === 'rowOf' ? [n, rows] : [n]
       feeds[name] = runtime.tensor('float32', values, dims)
     }
