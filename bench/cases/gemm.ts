@@ -1,43 +1,14 @@
-import { createRuntime, graph, type Runtime, type Tensor } from '@selfplay/ort'
+import { createRuntime, graph, type Runtime } from '@selfplay/ort'
 import { defineCase, row, type Side } from '../lib/case.js'
+import { filled, K, leastSeconds, M, N, openProducts, PRODUCT_FLOPS } from '../lib/products.js'
 import { medianValue } from '../lib/statistics.js'
 
-const [M, K, N] = [512, 896, 4864]
-const FLOPS = 2 * M * K * N
 /** Float32 numbers per array of the bandwidth test: 256 MiB, far beyond any cache. */
 const LONG = 2 ** 26
 
 interface Settings {
   readonly repetitions: number
   readonly long: number
-}
-
-function filled(runtime: Runtime, dims: readonly number[]): Tensor<'float32'> {
-  const tensor = runtime.allocate('float32', dims)
-  tensor.data!.fill(1 / 64)
-  return tensor
-}
-
-/** Least seconds of many runs. */
-async function best(repetitions: number, run: () => Promise<unknown>): Promise<number> {
-  let least = Infinity
-  for (let i = 0; i < repetitions; i++) {
-    const started = performance.now()
-    await run()
-    least = Math.min(least, performance.now() - started)
-  }
-  return least / 1000
-}
-
-async function productRate(runtime: Runtime, repetitions: number): Promise<number> {
-  const g = graph()
-  const model = g.outputs({ y: g.matmul(g.input('a', 'float32', [M, K]), g.input('b', 'float32', [K, N])) })
-  const session = await runtime.createSession(model)
-  const [a, b, y] = [filled(runtime, [M, K]), filled(runtime, [K, N]), filled(runtime, [M, N])]
-  const seconds = await best(repetitions, () => session.run({ a, b }, { y }))
-  await session.dispose()
-  for (const tensor of [a, b, y]) tensor.dispose()
-  return FLOPS / seconds
 }
 
 /** Bytes read and written per second: the better of a sum (reads one array) and an addition (reads two, writes one). */
@@ -55,8 +26,8 @@ async function bandwidth(runtime: Runtime, repetitions: number, long: number): P
     }),
   )
   const [a, b, y] = [filled(runtime, dims), filled(runtime, dims), filled(runtime, dims)]
-  const reading = await best(repetitions, async () => (await sum.run({ a }, { y: null }))['y']!.dispose())
-  const adding = await best(repetitions, () => addition.run({ a, b }, { y }))
+  const reading = await leastSeconds(repetitions, async () => (await sum.run({ a }, { y: null }))['y']!.dispose())
+  const adding = await leastSeconds(repetitions, () => addition.run({ a, b }, { y }))
   await Promise.all([sum.dispose(), addition.dispose()])
   for (const tensor of [a, b, y]) tensor.dispose()
   return Math.max((4 * long) / reading, (3 * 4 * long) / adding)
@@ -66,8 +37,10 @@ async function ours({ repetitions, long }: Settings, { threads }: { readonly thr
   const runtime = await createRuntime({ threads })
   return {
     async run() {
-      const gemm = await productRate(runtime, repetitions)
-      return { seconds: FLOPS / gemm, values: { gemm, bandwidth: await bandwidth(runtime, 5, long) } }
+      const products = await openProducts(runtime)
+      const gemm = await products.best(repetitions)
+      await products.close()
+      return { seconds: PRODUCT_FLOPS / gemm, values: { gemm, bandwidth: await bandwidth(runtime, 5, long) } }
     },
     close: () => runtime.dispose(),
   }
