@@ -2,7 +2,7 @@
  * Self-play on messages: the members of a group invent names for the same thing, and their rewards come from comparing them
  * with each other. Nobody says what a good answer is; it only has to beat the others.
  *
- *   npm run example examples/naming-game.ts                       # the bundled model, half a minute on two cores
+ *   npm run example examples/naming-game.ts                       # the bundled model, about a minute on two cores
  *   npm run example examples/naming-game.ts ./Qwen3-0.6B          # a model of your own
  */
 import { parseArgs } from 'node:util'

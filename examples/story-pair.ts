@@ -3,7 +3,7 @@
  * scene writer is shown the plot, the plot writer the scene, and both write again. One reward for the pair: the plot is short,
  * the scene has room, and the scene takes up the words of the plot.
  *
- *   npm run example examples/story-pair.ts                                     # the bundled model, a few minutes on two cores
+ *   npm run example examples/story-pair.ts                                     # the bundled model, a minute or two on two cores
  *   npm run example -- examples/story-pair.ts ./Qwen2.5-0.5B --lora-rank 16    # adapters on a model of your own
  */
 import { parseArgs } from 'node:util'
