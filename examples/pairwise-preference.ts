@@ -2,7 +2,7 @@
  * A judge, and a policy that learns from it. The judge is a model too: it is trained on labelled comparisons of names. The
  * policy then invents names in groups, and its reward is how often the judge holds a name for better than those of the others.
  *
- *   npm run example examples/pairwise-preference.ts                 # the bundled model, about two minutes on two cores
+ *   npm run example examples/pairwise-preference.ts                 # the bundled model, about three minutes on two cores
  *   npm run example examples/pairwise-preference.ts ./Qwen3-0.6B    # a model of your own
  */
 import { writeFile } from 'node:fs/promises'
