@@ -3,6 +3,7 @@ import { decodeHalfBillion, decodeTiny } from './decode.js'
 import { forwardBackward } from './forward-backward.js'
 import { gemm } from './gemm.js'
 import { halfBillionAdapters, halfBillionFull } from './half-billion.js'
+import { learningParity } from './learning-parity.js'
 import { magrpoSmall } from './magrpo-small.js'
 import { magrpoTwoTurns } from './magrpo-two-turns.js'
 import { memoryAdapters } from './memory-adapters.js'
@@ -31,6 +32,7 @@ export const cases: readonly Case[] = [
   halfBillionFull,
   memoryFlat,
   onnxWriter,
+  learningParity,
 ]
 
 /** @throws RangeError naming the cases that there are. */

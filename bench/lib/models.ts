@@ -20,6 +20,8 @@ export interface ModelSpec {
   readonly contextLength: number
   /** `english`: byte-level BPE of generated English, at most `vocabSize` tokens. `qwen3`: the published one. Null: none. */
   readonly tokenizer: 'english' | 'qwen3' | null
+  /** Of the weights. Default {@link SEED}. */
+  readonly seed?: number
 }
 
 /** 5.7 M parameters: the shape at which forward and backward are compared. */
@@ -45,6 +47,9 @@ export const HIDDEN_64: ModelSpec = {
   contextLength: 512,
   tokenizer: 'english',
 }
+
+/** {@link HIDDEN_64} with 1024 tokens: 0.16 M parameters, for looking at how agents learn from nothing. */
+export const SMALL_VOCABULARY: ModelSpec = { ...HIDDEN_64, vocabSize: 1024 }
 
 /** {@link HIDDEN_64} with the vocabulary of Qwen2.5: 9.8 M parameters, nearly all of them in the tied head. */
 export const WIDE_VOCABULARY: ModelSpec = { ...HIDDEN_64, vocabSize: 151_936, tokenizer: 'qwen3' }
@@ -101,12 +106,12 @@ export const weightBytes = (spec: ModelSpec): number =>
   modelWeights(modelConfig(spec)).reduce((sum, { shape }) => sum + 4 * shape.reduce((a, b) => a * b, 1), 0)
 
 /** Norms 1, biases 0, matrices uniform with standard deviation 0.02; a weight's numbers depend on its place and the seed. */
-function randomWeight(name: string, length: number, index: number): Float32Array {
+function randomWeight(name: string, length: number, index: number, seed: number): Float32Array {
   const values = new Float32Array(length)
   if (name.endsWith('norm.weight')) return values.fill(1)
   if (name.endsWith('.bias')) return values
   const scale = (2 * Math.sqrt(3) * STD) / 2 ** 32
-  let state = ((SEED + 1) * 0x9e3779b9 + index * 0x85ebca6b) | 0 || 1
+  let state = ((seed + 1) * 0x9e3779b9 + index * 0x85ebca6b) | 0 || 1
   for (let i = 0; i < length; i++) {
     // Marsaglia's xorshift32: fast, and random enough for weights that only need the right size.
     state ^= state << 13
@@ -165,6 +170,7 @@ export async function modelFolder(spec: ModelSpec): Promise<string> {
         name,
         parameters[index]!.shape.reduce((a, b) => a * b, 1),
         index,
+        spec.seed ?? SEED,
       )
     },
   })
