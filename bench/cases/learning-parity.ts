@@ -64,7 +64,6 @@ async function learn({ seed, folders }: Play, settings: Settings, { threads }: S
       ...referenceConfig(settings),
       stop: [tokenizer.eosTokenId!],
       seed,
-      maxConcurrentPolicies: AGENTS, // small models: both at once, a core each
     },
   })
   const rewards: number[] = []
