@@ -91,6 +91,26 @@ describe('micro-batches side by side', () => {
     core.giveGradients(gradients!)
   })
 
+  it('take one buffer besides the sum, however the head is cut for each of them', async () => {
+    const { core, parameters } = await open(1)
+    expect(core.tiedAndTrained).toBe(true)
+    const data = [30, 28, 20, 9, 5, 3].map((length, i) => {
+      const { tokens, targets } = manySequences()[39 - i]!
+      return { tokens: tokens.subarray(0, length), targets: targets.subarray(0, length) }
+    })
+    const wanted = await runPasses(core, parameters, data, LOSS, OPTIONS)
+    const sessions = vi.spyOn(core, 'session')
+    const take = vi.spyOn(core, 'takeGradients')
+    const got = await runPasses(core, parameters, data, LOSS, { ...OPTIONS, activationBytes: 2 ** 16 })
+    expect(new Set(sessions.mock.calls.map(([, , chunks]) => chunks))).toEqual(new Set([4, 2, 1]))
+    expect(take).toHaveBeenCalledTimes(2)
+    for (const [name, gradient] of wanted.gradients!) {
+      const other = got.gradients!.get(name)!.data!
+      const difference = Math.hypot(...gradient.data!.map((value, i) => value - other[i]!))
+      expect(difference / Math.max(Math.hypot(...gradient.data!), 1e-3), name).toBeLessThan(1e-5)
+    }
+  })
+
   it('stop when they are told to', async () => {
     const { core, parameters } = await open(2)
     const signal = AbortSignal.abort(new Error('enough'))

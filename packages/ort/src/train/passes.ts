@@ -116,30 +116,29 @@ async function runLane(
   stop: { failed: boolean },
 ): Promise<Companions | undefined> {
   const { core, parameters, options } = call
+  const scratch = new Map<string, Tensor<'float32'>>()
   let total: Companions | undefined
+  let into: Companions | undefined
   try {
     for (let i = first; i < batches.length && !stop.failed; i += step) {
       options.signal?.throwIfAborted()
-      const pass = new Pass(call, batches[i]!)
-      const gradients = options.gradients ? core.takeGradients(parameters) : undefined
-      try {
-        const outputs = await pass.run(gradients)
-        checkLosses(batches[i]!, outputs.losses)
-        found(i, outputs)
-        if (total && gradients) await core.math.add(total, gradients)
-      } catch (error) {
-        if (gradients) core.giveGradients(gradients)
-        throw error
-      }
-      if (total && gradients) core.giveGradients(gradients)
-      total ??= gradients
+      if (options.gradients) into ??= core.takeGradients(parameters)
+      const outputs = await new Pass(call, batches[i]!).run(into, scratch)
+      checkLosses(batches[i]!, outputs.losses)
+      found(i, outputs)
+      // One buffer serves all batches but the first: of a large model, memory that is touched anew takes longer than the sum.
+      if (total && into) await core.math.add(total, into)
+      else [total, into] = [into, undefined]
     }
+    return total
   } catch (error) {
     stop.failed = true
     if (total) core.giveGradients(total)
     throw error
+  } finally {
+    if (into) core.giveGradients(into)
+    disposeAll(scratch.values())
   }
-  return total
 }
 
 function checkLosses(batch: MicroBatch, losses: Float32Array): void {
@@ -167,8 +166,8 @@ class Pass {
     this.#batch = batch
   }
 
-  /** Gradients are written into `into` when given. */
-  async run(into: Companions | undefined): Promise<PassOutputs> {
+  /** Gradients are written into `into` when given; `scratch` holds what a pass needs besides, for the next one. */
+  async run(into: Companions | undefined, scratch: Map<string, Tensor<'float32'>>): Promise<PassOutputs> {
     const { loss, inLane, options } = this.#call
     const { signal, activationBytes } = options
     const headChunks = headChunkCount(this.#core.config, this.#batch.positions.length, activationBytes)
@@ -176,7 +175,6 @@ class Pass {
     const own: Tensor[] = []
     try {
       const feeds = { ...this.#feeds(own), ...this.#weights(chunks, own) }
-      const scratch: Record<string, Tensor> = {}
       const gradients = into ? this.#gradientOutputs(into, chunks, scratch, own) : {}
       const outputs = { logprobs: null, entropy: null, token_losses: null, ...gradients }
       const found = await session.run(feeds, outputs, signal ? { signal } : {})
@@ -185,7 +183,7 @@ class Pass {
         return (await found[name]!.read()) as Float32Array
       }
       const [logprobs, entropy, losses] = [await read('logprobs'), await read('entropy'), await read('token_losses')]
-      if (into) await this.#addHead(into, scratch)
+      if (into && chunks.length > 1) await this.#addHead(into, scratch)
       return { logprobs, entropy, losses }
     } finally {
       disposeAll(own)
@@ -229,7 +227,7 @@ class Pass {
   #gradientOutputs(
     into: Companions,
     chunks: TrainingSession['chunks'],
-    scratch: Record<string, Tensor>,
+    scratch: Map<string, Tensor<'float32'>>,
     own: Tensor[],
   ): Record<string, Tensor> {
     const head = headWeightName(this.#core.config)
@@ -242,9 +240,8 @@ class Pass {
       let target = gradient
       if (this.#core.tiedAndTrained) {
         outputs[gradientName(name)] = gradient
-        target = this.#core.runtime.allocate('float32', gradient.dims)
-        scratch[name] = target
-        own.push(target)
+        target = scratch.get(name) ?? this.#core.runtime.allocate('float32', gradient.dims)
+        scratch.set(name, target)
       }
       for (const chunk of chunks) outputs[gradientName(chunk.name)] = this.#rows(target, chunk, own)
     }
@@ -258,9 +255,9 @@ class Pass {
     return view
   }
 
-  async #addHead(into: Companions, scratch: Record<string, Tensor>): Promise<void> {
-    for (const [name, tensor] of Object.entries(scratch)) {
-      await this.#core.math.add(new Map([[name, into.get(name)!]]), new Map([[name, tensor as Tensor<'float32'>]]))
+  async #addHead(into: Companions, scratch: Companions): Promise<void> {
+    for (const [name, tensor] of scratch) {
+      await this.#core.math.add(new Map([[name, into.get(name)!]]), new Map([[name, tensor]]))
     }
   }
 }
