@@ -57,7 +57,7 @@ export function expectedHeadChunks(config: ModelConfig, activationBytes: number)
 /**
  * How many micro-batches of a call run side by side, the threads divided between them. A pass over a small or
  * medium-sized model is a few hundred short steps, and with threads inside of each, all wait for the slowest at each
- * (measured at hidden 256, 6 layers, two threads: 71 % of the rate of large matrix products within, 81 % side by side).
+ * (measured at hidden 256, 6 layers, two threads: 59 to 71 % of the rate of large matrix products within, 70 to 81 % side by side).
  */
 export function trainingLanes(config: ModelConfig, threads: number): number {
   return parameterCount(config) <= LANED_MODEL ? Math.min(threads, MAX_LANES) : 1
