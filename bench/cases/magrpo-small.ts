@@ -1,18 +1,10 @@
-import { creativePrompts } from '../../packages/selfplay/src/tasks/prompts.js'
 import { defineCase, row, type Side, type SideContext } from '../lib/case.js'
 import { comlrlRow } from '../lib/comlrl.js'
-import { magrpoFloor, timeMagrpo } from '../lib/magrpo.js'
-import { HIDDEN_64, modelConfig, modelFolder } from '../lib/models.js'
+import { magrpoFloor, smallGroups, timeMagrpo, type GroupSettings } from '../lib/magrpo.js'
+import { HIDDEN_64, modelConfig } from '../lib/models.js'
 import { medianSeconds, medianValue } from '../lib/statistics.js'
 
-interface Settings {
-  readonly folder: string
-  readonly prompts: readonly string[]
-  readonly generations: number
-  readonly newTokens: number
-}
-
-async function ours(settings: Settings, context: SideContext): Promise<Side> {
+async function ours(settings: GroupSettings, context: SideContext): Promise<Side> {
   return {
     async run() {
       const two = await timeMagrpo({ ...settings, agents: 2 }, context)
@@ -22,7 +14,7 @@ async function ours(settings: Settings, context: SideContext): Promise<Side> {
   }
 }
 
-export const magrpoSmall = defineCase<Settings>({
+export const magrpoSmall = defineCase<GroupSettings>({
   name: 'magrpo-small',
   title: 'MAGRPO whole: 10 prompts, 2 agents, K = 4, 64 tokens',
   section: 'speed',
@@ -31,12 +23,7 @@ export const magrpoSmall = defineCase<Settings>({
     'tokens: 5,120 tokens, sessions compiled within the time; models are loaded before. The second row is one agent against ' +
     "TRL's GRPOTrainer on the same model, measured. The first is held against CoMLRL, which is not run: its 2.97 s are scaled by TRL measured now over " +
     'the 1.69 s of TRL on the machine where both figures were taken. Floor: the decoding steps and the operations of all updates at the measured rates.',
-  prepare: async (quick) => ({
-    folder: await modelFolder(HIDDEN_64),
-    prompts: quick ? creativePrompts.slice(0, 2) : creativePrompts,
-    generations: 4,
-    newTokens: quick ? 8 : 64,
-  }),
+  prepare: smallGroups,
   ours,
   peer: { script: 'grpo.py' },
   rows({ settings, floors, ours: own, peer }) {

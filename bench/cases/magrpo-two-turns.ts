@@ -1,22 +1,14 @@
 import { multiTurnFeedback } from '../../packages/selfplay/src/tasks/multi-turn-feedback.js'
-import { creativePrompts } from '../../packages/selfplay/src/tasks/prompts.js'
 import { defineCase, type Side, type SideContext } from '../lib/case.js'
 import { comlrlRow } from '../lib/comlrl.js'
-import { magrpoFloor, timeMagrpo, type MagrpoRun } from '../lib/magrpo.js'
-import { HIDDEN_64, modelConfig, modelFolder } from '../lib/models.js'
+import { magrpoFloor, smallGroups, timeMagrpo, type GroupSettings, type MagrpoRun } from '../lib/magrpo.js'
+import { HIDDEN_64, modelConfig } from '../lib/models.js'
 import { medianSeconds, medianValue } from '../lib/statistics.js'
-
-interface Settings {
-  readonly folder: string
-  /** All are the peer's; ours has the first. */
-  readonly prompts: readonly string[]
-  readonly generations: number
-  readonly newTokens: number
-}
 
 const AGENTS = 2
 
-const runOf = ({ folder, prompts, generations, newTokens }: Settings): MagrpoRun => ({
+/** All prompts are the peer's; ours has the first. */
+const runOf = ({ folder, prompts, generations, newTokens }: GroupSettings): MagrpoRun => ({
   folder,
   agents: AGENTS,
   prompts: prompts.slice(0, 1),
@@ -26,9 +18,10 @@ const runOf = ({ folder, prompts, generations, newTokens }: Settings): MagrpoRun
 })
 
 /** Tokens of the root and of one node behind each of its joint answers. */
-const tokensOf = ({ generations, newTokens }: Settings): number => AGENTS * (1 + generations) * generations * newTokens
+const tokensOf = ({ generations, newTokens }: GroupSettings): number =>
+  AGENTS * (1 + generations) * generations * newTokens
 
-async function ours(settings: Settings, context: SideContext): Promise<Side> {
+async function ours(settings: GroupSettings, context: SideContext): Promise<Side> {
   return {
     async run() {
       const { seconds, tokens } = await timeMagrpo(runOf(settings), context)
@@ -39,7 +32,7 @@ async function ours(settings: Settings, context: SideContext): Promise<Side> {
   }
 }
 
-export const magrpoTwoTurns = defineCase<Settings>({
+export const magrpoTwoTurns = defineCase<GroupSettings>({
   name: 'magrpo-two-turns',
   title: 'MAGRPO whole over two turns: 1 prompt, 2 agents, K = 4, 64 tokens',
   section: 'speed',
@@ -48,12 +41,7 @@ export const magrpoTwoTurns = defineCase<Settings>({
     'answers, 5 nodes, 2,560 tokens (the case fails when fewer are sampled). All nodes are trained on in one step. Sessions are compiled within the time; ' +
     'models are loaded before. CoMLRL is not run: its 1.51 s are scaled by TRL, measured now on the 10 prompts of `magrpo-small`, over the 1.69 s of TRL on ' +
     'the machine where both figures were taken. Floor: the decoding steps (4 rows, then 16) and the operations of the update at the measured rates.',
-  prepare: async (quick) => ({
-    folder: await modelFolder(HIDDEN_64),
-    prompts: quick ? creativePrompts.slice(0, 2) : creativePrompts,
-    generations: 4,
-    newTokens: quick ? 8 : 64,
-  }),
+  prepare: smallGroups,
   ours,
   peer: { script: 'grpo.py' },
   rows({ settings, floors, ours: own, peer }) {

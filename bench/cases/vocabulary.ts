@@ -2,18 +2,11 @@ import { creativePrompts } from '../../packages/selfplay/src/tasks/prompts.js'
 import { defineCase, row, type Measured, type Row, type Side, type SideContext } from '../lib/case.js'
 import { comlrlRow } from '../lib/comlrl.js'
 import { trainingFlops } from '../lib/flops.js'
-import { timeMagrpo } from '../lib/magrpo.js'
+import { timeMagrpo, type GroupSettings } from '../lib/magrpo.js'
 import { modelConfig, modelFolder, WIDE_VOCABULARY } from '../lib/models.js'
 import { medianValue } from '../lib/statistics.js'
 
-interface Settings {
-  readonly folder: string
-  readonly prompts: readonly string[]
-  readonly generations: number
-  readonly newTokens: number
-}
-
-async function ours(settings: Settings, context: SideContext): Promise<Side> {
+async function ours(settings: GroupSettings, context: SideContext): Promise<Side> {
   return {
     async run() {
       const { seconds, ...values } = await timeMagrpo({ ...settings, agents: 1 }, context)
@@ -22,7 +15,7 @@ async function ours(settings: Settings, context: SideContext): Promise<Side> {
   }
 }
 
-export const vocabulary = defineCase<Settings>({
+export const vocabulary = defineCase<GroupSettings>({
   name: 'vocabulary',
   title: 'one update at a vocabulary of 151,936: 1 prompt, K = 8, 128 tokens, 1 thread',
   section: 'speed',

@@ -1,10 +1,12 @@
 import { getTokenizer } from '@selfplay/renderers'
 import { lengthRatioReward, type JointRewardFunction } from '@selfplay/rewards'
 import { MAGRPOTrainer, type ExternalTransition } from '@selfplay/trainer'
+import { creativePrompts } from '../../packages/selfplay/src/tasks/prompts.js'
 import { openAgents } from './agents.js'
 import type { SideContext } from './case.js'
 import { decodeFloor, trainingFlops } from './flops.js'
 import { residentMemory } from './machine.js'
+import { HIDDEN_64, modelFolder } from './models.js'
 import type { ModelConfig } from '@selfplay/ort'
 
 /** A row of the data sets here. */
@@ -23,6 +25,22 @@ export interface MagrpoRun {
   /** Makes the prompts of a second turn: one node behind each answer of the first. Default: one turn. */
   readonly transition?: ExternalTransition<Row> | undefined
 }
+
+/** The settings that both sides of a case read. */
+export interface GroupSettings {
+  readonly folder: string
+  readonly prompts: readonly string[]
+  readonly generations: number
+  readonly newTokens: number
+}
+
+/** The S case of the reference: hidden 64, 2 layers, the 10 prompts of the tutorial, K = 4, 64 tokens. */
+export const smallGroups = async (quick: boolean): Promise<GroupSettings> => ({
+  folder: await modelFolder(HIDDEN_64),
+  prompts: quick ? creativePrompts.slice(0, 2) : creativePrompts,
+  generations: 4,
+  newTokens: quick ? 8 : 64,
+})
 
 /** What a run took. */
 export interface MagrpoTimes {

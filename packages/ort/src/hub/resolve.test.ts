@@ -1,82 +1,17 @@
-import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import * as nodeFs from 'node:fs/promises'
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { homedir, tmpdir } from 'node:os'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { inspect } from 'node:util'
-import { CheckpointError, InvalidInputError } from '@selfplay/engine'
+import { CheckpointError } from '@selfplay/engine'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { openModelFolder } from '../checkpoint/folder.js'
 import { HubError, MissingPackageError } from './errors.js'
 import { resolveModel, type ResolveModelOptions } from './resolve.js'
-import { classifySource, expandHome } from './source.js'
+import { COMMIT, StandIn } from './testing/stand-in.js'
 
-const COMMIT = 'c0ffee'.repeat(6) + 'c0de'
 const TOKEN = 'hf_topsecrettopsecret'
-const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
-const gitSha1 = (bytes: Uint8Array) => createHash('sha1').update(`blob ${bytes.length}\0`).update(bytes).digest('hex')
-
-/** One file of the stand-in: `lfs` ones are listed with a SHA-256, the others with Git's hash. */
-interface Served {
-  readonly bytes: Uint8Array
-  readonly lfs?: boolean
-}
-
-/** A loopback stand-in for the hub: one repository, `org/tiny`. */
-class StandIn {
-  readonly files = new Map<string, Served>()
-  readonly requests: { path: string; range: string | undefined; token: string | undefined }[] = []
-  /** Answers a request in its own way and returns true, or leaves it. */
-  intercept: (path: string, response: ServerResponse, request: IncomingMessage) => boolean = () => false
-  /** Changes the list of files. */
-  relist: (entries: Record<string, unknown>[]) => unknown = (entries) => entries
-  readonly server: Server = createServer((request, response) => this.answer(request, response))
-
-  get url(): string {
-    return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`
-  }
-
-  get fetched(): string[] {
-    const paths = this.requests.filter(({ range }) => range === undefined).map(({ path }) => path)
-    return paths
-      .filter((path) => path.includes('/resolve/'))
-      .map((path) => path.slice(`/org/tiny/resolve/${COMMIT}/`.length))
-  }
-
-  answer(request: IncomingMessage, response: ServerResponse): void {
-    const path = (request.url ?? '').replace(/\?.*/, '')
-    const { range, authorization } = request.headers
-    this.requests.push({ path, range, token: authorization })
-    if (this.intercept(path, response, request)) return
-    const json = (value: unknown) => response.setHeader('content-type', 'application/json').end(JSON.stringify(value))
-    if (/^\/api\/models\/org\/tiny\/revision\/(main|v1|feature%2Fx|[0-9a-f]{40})$/.test(path))
-      return void json({ id: 'org/tiny', sha: COMMIT })
-    if (path === `/api/models/org/tiny/tree/${COMMIT}`) return void json(this.relist(this.list()))
-    const file = this.files.get(path.slice(`/org/tiny/resolve/${COMMIT}/`.length))
-    if (!file) return void response.writeHead(404, { 'x-error-code': 'EntryNotFound' }).end('none')
-    response.setHeader('etag', `"${file.lfs ? sha256(file.bytes) : gitSha1(file.bytes)}"`)
-    if (range === 'bytes=0-0') {
-      return void response
-        .writeHead(206, { 'content-range': `bytes 0-0/${file.bytes.length}` })
-        .end(file.bytes.subarray(0, 1))
-    }
-    response.end(file.bytes)
-  }
-
-  list(): Record<string, unknown>[] {
-    return [...this.files].map(([path, { bytes, lfs }]) => ({
-      type: 'file',
-      path,
-      size: bytes.length,
-      oid: gitSha1(bytes),
-      ...(lfs && { lfs: { oid: sha256(bytes), size: bytes.length, pointerSize: 130 } }),
-    }))
-  }
-}
-
 const fixture = (name: string) => readFile(join(import.meta.dirname, '../../../../fixtures/models/qwen2', name))
 
 let hub: StandIn
@@ -409,53 +344,5 @@ describe('damaged downloads never count as present', () => {
     const error = await failure(resolve({ fs }))
     expect(error).toBeInstanceOf(CheckpointError)
     expect(error.message).toMatch(/the disk is full/)
-  })
-})
-
-describe('sources', () => {
-  it('tells folders from hub names', async () => {
-    await mkdir(join(cacheDir, 'org/model'), { recursive: true })
-    expect(await classifySource(join(cacheDir, 'org/model'))).toEqual({
-      kind: 'folder',
-      path: join(cacheDir, 'org/model'),
-    })
-    expect(await classifySource('no-such-org/Name-1.5_x')).toEqual({ kind: 'hub', name: 'no-such-org/Name-1.5_x' })
-    expect(await classifySource('.')).toEqual({ kind: 'folder', path: process.cwd() })
-    expect(expandHome('~/models')).toBe(join(homedir(), 'models'))
-    expect(expandHome('~user')).toBe('~user')
-    expect(await resolveModel(cacheDir)).toBe(cacheDir)
-  })
-
-  it.each(['./none', '../none/none', '~/no/such/folder', '/none', 'C:\\none', 'D:none', 'models\\none'])(
-    'takes %j for a folder',
-    async (source) => {
-      const error: unknown = await classifySource(source).catch((caught: unknown) => caught)
-      expect(error).toBeInstanceOf(CheckpointError)
-      expect((error as Error).message).toMatch(/expected a model folder, got nothing of that name/)
-    },
-  )
-
-  it.each([
-    '',
-    'name',
-    'a/b/c',
-    'org/na me',
-    'org/-x',
-    'org/a..b',
-    'org/a--b',
-    'org/name:tag',
-    `org/${'x'.repeat(96)}`,
-    'https://x.org/a',
-  ])('refuses %j', (source) => expect(classifySource(source)).rejects.toThrow(InvalidInputError))
-
-  it('refuses a file, a revision of a folder, and a revision that cannot be one', async () => {
-    await writeFile(join(cacheDir, 'file'), '')
-    await expect(classifySource(join(cacheDir, 'file'))).rejects.toThrow(/expected a model folder, got a file/)
-    await expect(resolveModel(cacheDir, { revision: 'main' })).rejects.toThrow(
-      /expected no revision for the local folder/,
-    )
-    for (const revision of ['', '../x', 'a..b', 'a b', '/main', 'x?y', '-x']) {
-      await expect(resolveModel('org/tiny', { revision, cacheDir })).rejects.toThrow(InvalidInputError)
-    }
   })
 })

@@ -233,14 +233,8 @@ export class Session {
   }
 
   async close(outcome: RunOutcome, signal: AbortSignal): Promise<void> {
-    try {
-      if (this.opened && this.folder) {
-        this.lines = await this.folder.lengths()
-        await this.folder.close()
-      }
-    } finally {
-      await this.folder?.release()
-    }
+    if (this.opened && this.folder) this.lines = await this.folder.end()
+    else await this.folder?.release()
     this.opened = false
     await finishTrackers(this.options.trackers, outcome, { signal })
   }

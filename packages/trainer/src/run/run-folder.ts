@@ -122,6 +122,17 @@ export class RunFolder {
     }
   }
 
+  /** Closes the line files and gives the folder back, whatever happens. @returns their lengths. */
+  async end(): Promise<LineLengths> {
+    try {
+      const lengths = await this.lengths()
+      await this.close()
+      return lengths
+    } finally {
+      await this.release()
+    }
+  }
+
   async close(): Promise<void> {
     for (const file of [this.metrics, this.evaluations, this.rollouts, this.events]) await file.close()
   }
