@@ -5,9 +5,8 @@ import type { AddressInfo } from 'node:net'
 /** The only commit of the stand-in. */
 export const COMMIT = 'c0ffee'.repeat(6) + 'c0de'
 
-export const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
-export const gitSha1 = (bytes: Uint8Array) =>
-  createHash('sha1').update(`blob ${bytes.length}\0`).update(bytes).digest('hex')
+const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
+const gitSha1 = (bytes: Uint8Array) => createHash('sha1').update(`blob ${bytes.length}\0`).update(bytes).digest('hex')
 
 /** One file of the stand-in: `lfs` ones are listed with a SHA-256, the others with Git's hash. */
 interface Served {
