@@ -2,8 +2,8 @@ import type { z } from 'zod'
 import type { Datum } from './datum.js'
 import { InvalidInputError, NonFiniteError } from './errors.js'
 import type { CustomLoss, Loss } from './loss.js'
-import { exportSchema, lossSchema } from './schemas.js'
-import type { ExportOptions } from './training.js'
+import { exportSchema, lossSchema, optimStepSchema } from './schemas.js'
+import type { ExportOptions, OptimStepOptions } from './training.js'
 
 function describe(what: string, { issues }: z.ZodError): string {
   return issues.map(({ path, message }) => `${[what, ...path.map(String)].join('.')}: ${message}`).join('; ')
@@ -24,6 +24,17 @@ export function checkLoss(loss: Loss): void {
   }
   const parsed = lossSchema.safeParse(loss)
   if (!parsed.success) throw new InvalidInputError(describe('loss', parsed.error))
+}
+
+/**
+ * The options of an optimiser step with every default filled in, also where an option is there but undefined.
+ *
+ * @throws InvalidInputError for options that a step does not have, or values that they cannot take.
+ */
+export function checkOptimStep(options: OptimStepOptions): Required<OptimStepOptions> {
+  const parsed = optimStepSchema.safeParse(options)
+  if (!parsed.success) throw new InvalidInputError(describe('optimStep', parsed.error))
+  return parsed.data
 }
 
 /** @throws InvalidInputError for options that an export does not have, or values that they cannot take. */

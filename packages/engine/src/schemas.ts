@@ -22,14 +22,14 @@ export const lossSchema = z.discriminatedUnion('name', [
   z.strictObject({ name: z.literal('gspo'), clip: z.number().positive().optional(), normalise }),
 ])
 
-/** Schema of {@link OptimStepOptions}. */
+/** Schema of {@link OptimStepOptions}, which fills in the defaults. */
 export const optimStepSchema = z.strictObject({
   learningRate: z.number().nonnegative(),
-  beta1: z.number().min(0).lt(1).optional(),
-  beta2: z.number().min(0).lt(1).optional(),
-  epsilon: z.number().positive().optional(),
-  weightDecay: z.number().nonnegative().optional(),
-  maxGradNorm: z.number().positive().nullable().optional(),
+  beta1: z.number().min(0).lt(1).default(0.9),
+  beta2: z.number().min(0).lt(1).default(0.95),
+  epsilon: z.number().positive().default(1e-8),
+  weightDecay: z.number().nonnegative().default(0),
+  maxGradNorm: z.number().positive().nullable().default(1),
 })
 
 /** Schema of {@link ExportOptions}. */

@@ -5,7 +5,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { InvalidInputError, NonFiniteError, StaleSamplerError } from '../errors.js'
 import type { Datum } from '../datum.js'
 import type { Loss } from '../loss.js'
-import type { TrainingClient } from '../training.js'
+import type { OptimStepOptions, TrainingClient } from '../training.js'
 import { referenceLoss } from './reference-losses.js'
 
 export interface ConformanceOptions {
@@ -112,6 +112,19 @@ function gradients(make: Make) {
     expect((await client.optimStep(STEP)).skipped).toBe(true)
     expect(await policyOf(client)).toEqual(before)
     expect(client.step).toBe(1)
+  })
+
+  it('takes an option of a step that is undefined like one that is left out', async () => {
+    const [given, plain] = await Promise.all([make(), make()])
+    const data = exampleData(plain.info.vocabSize)
+    const all = { beta1: undefined, beta2: undefined, epsilon: undefined, weightDecay: undefined }
+    const options = { learningRate: 1e-2, ...all, maxGradNorm: undefined } as unknown as OptimStepOptions
+    // The second step shows whether the first one's gradient was clipped.
+    for (let step = 0; step < 2; step++) {
+      for (const client of [given, plain]) await client.forwardBackward(data, { name: 'cross_entropy' })
+      expect(await given.optimStep(options)).toEqual(await plain.optimStep({ learningRate: 1e-2 }))
+    }
+    expect(await policyOf(given)).toEqual(await policyOf(plain))
   })
 
   it('leaves them as they were when a call is aborted', async () => {

@@ -1,3 +1,4 @@
+import { checkOptimStep } from '@selfplay/engine'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createRuntime, type Runtime } from '../runtime/index.js'
 import { ParameterMath } from './adamw.js'
@@ -37,7 +38,8 @@ async function steps(inBlock: boolean) {
   const parameters: Parameter[] = specs.map((spec) => ({ ...spec, weight: weights.get(spec.name)! }))
   const state = { gradients: gradients!, m: m!, v: v! }
   const norms: number[] = []
-  for (const t of [1, 2]) norms.push(await math.step(parameters, state, t, { learningRate: 0.01, maxGradNorm: 1e4 }))
+  const options = checkOptimStep({ learningRate: 0.01, maxGradNorm: 1e4 })
+  for (const t of [1, 2]) norms.push(await math.step(parameters, state, t, options))
   return { norms, numbers: [weights, m!, v!].map(numbers) }
 }
 

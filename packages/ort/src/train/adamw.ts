@@ -14,9 +14,6 @@ const SMALL = 1 << 15
 /** Squares of fewer numbers are summed here: that takes less time than to ask another thread for it. */
 const SQUARES_HERE = 1 << 20
 
-/** AdamW defaults: those of the contract. */
-const ADAMW_DEFAULTS = { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 1 } as const
-
 /** A parameter's weight, gradient and two moments. */
 type Quadruple<T> = readonly [T, T, T, T]
 const GRADIENT = 1
@@ -136,7 +133,7 @@ export class ParameterMath {
     parameters: readonly Parameter[],
     state: { readonly gradients: Companions; readonly m: Companions; readonly v: Companions },
     t: number,
-    options: OptimStepOptions,
+    options: Required<OptimStepOptions>,
   ): Promise<number> {
     const gradNorm = await this.norm(state.gradients)
     if (!Number.isFinite(gradNorm)) {
@@ -215,8 +212,8 @@ export class ParameterMath {
   }
 }
 
-function adamScalars(gradNorm: number, t: number, options: OptimStepOptions): Scalars {
-  const { learningRate, beta1, beta2, epsilon, weightDecay, maxGradNorm } = { ...ADAMW_DEFAULTS, ...options }
+function adamScalars(gradNorm: number, t: number, options: Required<OptimStepOptions>): Scalars {
+  const { learningRate, beta1, beta2, epsilon, weightDecay, maxGradNorm } = options
   return {
     gradScale: maxGradNorm !== null && gradNorm > maxGradNorm ? maxGradNorm / gradNorm : 1,
     beta1,

@@ -4,9 +4,8 @@ import {
   checkDatums,
   checkExport,
   checkLoss,
+  checkOptimStep,
   DisposedError,
-  InvalidInputError,
-  optimStepSchema,
   type CallOptions,
   type Datum,
   type ExportOptions,
@@ -133,15 +132,13 @@ export class OrtTrainingClient implements TrainingClient {
 
   optimStep(options: OptimStepOptions, call: CallOptions = {}): Promise<OptimStepResult> {
     return this.inTurn(call, async () => {
-      const parsed = optimStepSchema.safeParse(options)
-      if (!parsed.success)
-        throw new InvalidInputError(`optimStep: ${parsed.error.issues.map(describeIssue).join('; ')}`)
+      const settings = checkOptimStep(options)
       const gradients = this.#gradients
       if (!gradients) return { gradNorm: 0, skipped: true }
       this.#moments ??= this.#newMoments()
       try {
         const state = { gradients: new Map([...gradients, ...this.#ofHeads()]), ...this.#moments }
-        const gradNorm = await this.core.math.step(this.#trained, state, this.#step + 1, options)
+        const gradNorm = await this.core.math.step(this.#trained, state, this.#step + 1, settings)
         this.#step++
         return { gradNorm, skipped: false }
       } finally {
@@ -353,10 +350,6 @@ function describe(
     parameters: { total: (training === 'full' ? base : base + trained) + ofHeads, trained: trained + ofHeads },
     training: training === 'full' ? 'full' : { loraRank: training.rank },
   }
-}
-
-function describeIssue({ path, message }: { readonly path: readonly PropertyKey[]; readonly message: string }): string {
-  return path.length > 0 ? `${path.map(String).join('.')}: ${message}` : message
 }
 
 async function fill(tensor: Tensor<'float32'>, read: (into: Float32Array) => Promise<Float32Array>): Promise<void> {

@@ -20,22 +20,22 @@ export const LORA_DEFAULTS: LoraOptions = { rank: 16, alpha: 32, targets: LINEAR
 /** @throws InvalidInputError naming the option, what was expected and what came. */
 export function checkLora(options: Partial<LoraOptions>): LoraOptions {
   checkKeys('lora', options, Object.keys(LORA_DEFAULTS))
-  const lora = { ...LORA_DEFAULTS, ...options }
-  if (!Number.isSafeInteger(lora.rank) || lora.rank < 1) {
-    throw new InvalidInputError(`lora.rank must be a whole number >= 1, got ${lora.rank}`, { got: lora.rank })
+  const { rank = LORA_DEFAULTS.rank, alpha = LORA_DEFAULTS.alpha, targets = LORA_DEFAULTS.targets } = options
+  if (!Number.isSafeInteger(rank) || rank < 1) {
+    throw new InvalidInputError(`lora.rank must be a whole number >= 1, got ${rank}`, { got: rank })
   }
-  if (!(Number.isFinite(lora.alpha) && lora.alpha > 0)) {
-    throw new InvalidInputError(`lora.alpha must be a finite number > 0, got ${lora.alpha}`, { got: lora.alpha })
+  if (!(Number.isFinite(alpha) && alpha > 0)) {
+    throw new InvalidInputError(`lora.alpha must be a finite number > 0, got ${alpha}`, { got: alpha })
   }
   const known: readonly string[] = LINEAR_NAMES
-  const unknown = lora.targets.find((target) => !known.includes(target))
-  if (unknown !== undefined || lora.targets.length === 0) {
+  const unknown = targets.find((target) => !known.includes(target))
+  if (unknown !== undefined || targets.length === 0) {
     throw new InvalidInputError(
       `lora.targets must name at least one of ${known.join(', ')}; got ${unknown ?? 'an empty list'}`,
-      { got: lora.targets },
+      { got: targets },
     )
   }
-  return lora
+  return { rank, alpha, targets }
 }
 
 /** Names of the two matrices of a layer's adapter, as PEFT has them without its `base_model.model.` prefix. */
