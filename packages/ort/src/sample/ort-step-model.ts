@@ -127,7 +127,10 @@ export class OrtStepModel implements StepModel {
   async release(): Promise<void> {
     await this.#scorer.release()
     await this.#close()
-    for (const { session } of this.#draws.values()) await session.dispose()
+    for (const { session, bound } of this.#draws.values()) {
+      bound.dispose() // a shared session lives on, and would keep what was bound to it
+      await session.dispose()
+    }
     this.#draws.clear()
     this.#cache.dispose()
     this.#options.sessions.release()

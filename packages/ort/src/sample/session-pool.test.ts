@@ -2,8 +2,9 @@ import { DisposedError } from '@selfplay/engine'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { loadFixture } from '../models/testing/fixtures.js'
 import { graph } from '../graph/index.js'
-import { createRuntime, type Runtime } from '../runtime/index.js'
+import { createRuntime, type BoundRun, type Runtime } from '../runtime/index.js'
 import { createEngine } from './create.js'
+import type { GenerationEngine } from './engine.js'
 import { SessionPool } from './session-pool.js'
 
 let runtime: Runtime
@@ -118,4 +119,41 @@ it('feeds weights that change, so that engines on different ones share sessions'
   expect(shared).toEqual(alone)
   expect(shared[0]).not.toEqual(shared[1])
   expect(made).toBe(2 * ofTwo)
+})
+
+it.each(['release', 'dispose'] as const)('%s of an engine leaves nothing of its own in shared sessions', async (end) => {
+  const { config, folder } = await loadFixture('qwen2')
+  const weights = new Map([...folder.tensors.keys()].map((name) => [name, folder.file(name)!]))
+  const bound = new Set<BoundRun>()
+  const create = runtime.createSession.bind(runtime)
+  runtime.createSession = async (...args) => {
+    const session = await create(...args)
+    const bind = session.bind.bind(session)
+    session.bind = (inputs, outputs) => {
+      const made = bind(inputs, outputs)
+      bound.add(made)
+      const dispose = made.dispose.bind(made)
+      made.dispose = () => void (bound.delete(made), dispose())
+      return made
+    }
+    return session
+  }
+  const pool = new SessionPool()
+  const [leaving, staying] = [0, 1].map(() =>
+    createEngine({ runtime, config, weights, slots: 2, maxLength: 32, packing: 'packed', pool }),
+  )
+  const play = async (engine: GenerationEngine) => {
+    const request = { prompt: Int32Array.of(5, 6, 7), maxTokens: 3, seed: 1 }
+    await engine.sample({ ...request, temperature: 0 })
+    await engine.sample({ ...request, topK: 5 })
+    return bound.size
+  }
+  const ofOne = await play(leaving!)
+  expect(ofOne).toBeGreaterThan(2)
+  expect(await play(staying!)).toBe(2 * ofOne)
+  await leaving![end]()
+  expect(bound.size).toBe(ofOne)
+  await Promise.all([leaving, staying].map((engine) => engine!.dispose()))
+  expect(bound.size).toBe(0)
+  runtime.createSession = create
 })
