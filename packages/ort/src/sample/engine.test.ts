@@ -309,4 +309,29 @@ describe('versions', () => {
     await released
     expect(model.released).toBe(1)
   })
+
+  it.each([
+    ['release', async (engine: GenerationEngine) => engine.release()],
+    ['dispose', async (engine: GenerationEngine) => void (await Promise.all([engine.release(), engine.dispose()]))],
+  ])('has the model to itself in %s, whatever is asked for meanwhile', async (_, leave) => {
+    const { engine, model } = setUp(1)
+    const users = { now: 0, most: 0 }
+    const turn = () => new Promise((resolve) => setTimeout(resolve, 1))
+    for (const name of ['prepare', 'step', 'release', 'dispose'] as const) {
+      const work = model[name].bind(model) as (argument: never) => Promise<void>
+      model[name] = async (argument?: unknown) => {
+        users.most = Math.max(users.most, ++users.now)
+        await turn()
+        await work(argument as never)
+        users.now--
+      }
+    }
+    await engine.sample(request())
+    const left = leave(engine)
+    const asked = [engine.sample(request())]
+    await Promise.resolve()
+    asked.push(engine.sample(request()))
+    await Promise.all([left, Promise.allSettled(asked)])
+    expect(users).toEqual({ now: 0, most: 1 })
+  })
 })

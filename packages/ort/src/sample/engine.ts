@@ -170,10 +170,8 @@ export class GenerationEngine {
   }
 
   /** Gives back sessions and cache once nothing is in flight; the next request makes them anew. */
-  async release(): Promise<void> {
-    await this.#idle()
-    this.#exclusively(() => this.#model.release())
-    await this.#idle()
+  release(): Promise<void> {
+    return this.#alone(() => this.#model.release())
   }
 
   /** The same at once if nothing is in flight; else nothing happens. */
@@ -189,12 +187,14 @@ export class GenerationEngine {
 
   async #end(): Promise<void> {
     this.#failAll(new DisposedError('the sampling engine was disposed while the request was in flight'))
-    await this.#idle()
-    await this.#model.dispose()
+    await this.#alone(() => this.#model.dispose())
   }
 
-  async #idle(): Promise<void> {
+  /** Does something with the model once nothing else uses it. */
+  async #alone(work: () => Promise<void>): Promise<void> {
     while (this.#loop) await this.#loop
+    // Nothing may be awaited in between: a request that came then would have started a run.
+    await this.#exclusively(work)
   }
 
   async #guarded<T>(version: number, signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
@@ -215,15 +215,16 @@ export class GenerationEngine {
   }
 
   #start(): void {
-    if (!this.#loop) this.#exclusively(() => this.#run())
+    if (!this.#loop) void this.#exclusively(() => this.#run())
   }
 
   /** One user of the model at a time; requests that came meanwhile start after it. */
-  #exclusively(work: () => Promise<void>): void {
+  #exclusively(work: () => Promise<void>): Promise<void> {
     this.#loop = work().finally(() => {
       this.#loop = undefined
       if (this.#queue.length > 0) this.#start()
     })
+    return this.#loop
   }
 
   /** Steps until nothing is left to do. Never rejects: failures go to the requests. */
