@@ -223,10 +223,8 @@ export class OrtTrainingClient implements TrainingClient {
     })
   }
 
-  /** Waits for the calls that were made so far. */
-  protected async settled(): Promise<void> {
-    await this.#last.catch(() => undefined)
-  }
+  /** Of the client's own; no call is under way then, and none can follow. */
+  protected async disposeSessions(): Promise<void> {}
 
   /** Files of tensors that an export gets besides the model's own. */
   protected beside(): readonly TensorFile[] {
@@ -236,7 +234,8 @@ export class OrtTrainingClient implements TrainingClient {
   async dispose(): Promise<void> {
     if (this.#disposed) return
     this.#disposed = true
-    await this.settled()
+    await this.#last.catch(() => undefined)
+    await this.disposeSessions()
     await this.#sampler.dispose()
     this.#dropGradients()
     this.#disposeMoments()

@@ -201,14 +201,11 @@ export class OrtValueClient extends OrtTrainingClient implements ActorCriticClie
     return [{ name: VALUE_HEAD_FILE, parameters: this.heads, read, metadata }]
   }
 
-  override async dispose(): Promise<void> {
-    const sessions = [...this.#sessions.values()]
-    this.#sessions.clear()
-    await this.settled()
-    for (const made of await Promise.allSettled(sessions)) {
+  protected override async disposeSessions(): Promise<void> {
+    for (const made of await Promise.allSettled(this.#sessions.values())) {
       if (made.status === 'fulfilled') await made.value.session.dispose()
     }
-    await super.dispose()
+    this.#sessions.clear()
   }
 }
 

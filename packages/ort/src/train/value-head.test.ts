@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { CheckpointError, type CriticClient } from '@selfplay/engine'
+import { CheckpointError, DisposedError, type CriticClient } from '@selfplay/engine'
 import { describeCritic } from '@selfplay/engine/testing'
 import { gradientName } from '../autodiff/index.js'
 import { openSafetensors, readTensor, writeSafetensors } from '../checkpoint/index.js'
@@ -22,7 +22,7 @@ import {
   type Fixture,
 } from '../models/testing/fixtures.js'
 import { FINAL_NORM } from '../models/weights.js'
-import { createRuntime, type Runtime } from '../runtime/index.js'
+import { createRuntime, type Runtime, type Session } from '../runtime/index.js'
 import { LORA_DEFAULTS } from './lora.js'
 import { VALUE_HEAD_FILE } from './value-client.js'
 import { initialValueHead, VALUE_HEAD, valueGraph, valueHeadWeights, valueOutputs } from './value-head.js'
@@ -208,6 +208,28 @@ describe('loadCritic', () => {
     await writeSafetensors(head, sources.slice(1), { metadata })
     await expect(loadCritic(target, options)).rejects.toThrow(CheckpointError)
     await expect(loadCritic(path('qwen2'), { ...options, valueHead: { hiddenSize: 0 } })).rejects.toThrow(/hiddenSize/)
+  })
+
+  it('refuses calls that wait while it is disposed, and leaves no session behind', async () => {
+    const sessions = new Set<Session>()
+    const create = runtime.createSession.bind(runtime)
+    runtime.createSession = async (...args) => {
+      const session = await create(...args)
+      sessions.add(session)
+      const dispose = session.dispose.bind(session)
+      session.dispose = () => (sessions.delete(session), dispose())
+      return session
+    }
+    const critic = await loadCritic(path('qwen2'), { runtime, slots: 2, contextLength: 64 })
+    const running = critic.values(sequences)
+    await new Promise(setImmediate)
+    const waiting = critic.forwardBackwardValues(sequences, Float32Array.of(1, -1))
+    const refused = expect(waiting).rejects.toThrow(DisposedError)
+    await critic.dispose()
+    expect(await running).toHaveLength(2)
+    await refused
+    expect(sessions.size).toBe(0)
+    runtime.createSession = create
   })
 
   it('trains policy and values with one step on one set of weights', async () => {
