@@ -37,7 +37,7 @@ export interface CallOptions {
   readonly signal?: AbortSignal
 }
 
-/** Samples from weights that do not change. */
+/** Samples from the weights of one version; where those are no longer there (a live view after a step), its calls reject. */
 export interface SamplingClient {
   /** Number of optimiser steps behind these weights. */
   readonly policyVersion: number

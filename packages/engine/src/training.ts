@@ -48,6 +48,11 @@ export interface ModelInfo {
   readonly parameters: { readonly total: number; readonly trained: number }
   /** `full`, or the rank of the adapter. */
   readonly training: 'full' | { readonly loraRank: number }
+  /**
+   * Whether several clients of such a model are best called at the same time, since one alone leaves a processor idle; else one after
+   * another takes least memory and no more time. Default false.
+   */
+  readonly sideBySide?: boolean
 }
 
 /**

@@ -1,6 +1,6 @@
 import type { SerialisedModel } from '../graph/index.js'
-import { parameterCount } from '../models/weights.js'
 import type { ModelConfig } from '../models/config.js'
+import { packsChangingWeights, samplingThreads } from '../models/execution-plan.js'
 import type { PackedWeights, Runtime, Session, SessionOptions, Tensor } from '../runtime/index.js'
 import type { SamplerWeights } from './graphs.js'
 import type { SessionPool } from './session-pool.js'
@@ -10,18 +10,9 @@ import type { SessionPool } from './session-pool.js'
  * `none`: read where they lie; a change is seen at once. `packed`: copied into the order in which matrix products read them, which
  * makes steps faster and takes as much memory again; trained weights are packed anew before the first step after each change.
  * A container: packed into it and shared with every other user of it; only for weights that never change.
- * `auto`: `packed`, except for weights that change and are too small to gain (see `PACK_FROM`).
+ * `auto`: `packed`, except for weights that change of models below 1 M parameters, which are too small to gain.
  */
 export type Packing = 'auto' | 'none' | 'packed' | PackedWeights
-
-/**
- * Packing anew costs about as much as it saves in 20 steps of 16 rows (measured: 5.7 M parameters 20 ms against 1.6 ms a step, 0.5 B
- * parameters 2 s against 0.1 s a step), but at 0.4 M parameters as much as in 200 steps. Rollouts lie in between.
- */
-const PACK_FROM = 1_000_000
-
-/** Below it, one thread is as fast as several: a step is over before the others are awake. */
-const THREADS_FROM = 8_000_000
 
 export interface SessionPlan {
   readonly runtime: Runtime
@@ -45,10 +36,10 @@ export class SessionFactory {
   #ownVersion: number | undefined
 
   constructor(plan: SessionPlan) {
-    const parameters = parameterCount(plan.config)
+    const { config, packing, trained, runtime } = plan
     this.#plan = plan
-    this.#packs = plan.packing === 'auto' ? !plan.trained || parameters >= PACK_FROM : plan.packing !== 'none'
-    this.#threads = plan.threads ?? (parameters < THREADS_FROM ? 1 : plan.runtime.threads)
+    this.#packs = packing === 'auto' ? !trained || packsChangingWeights(config) : packing !== 'none'
+    this.#threads = plan.threads ?? samplingThreads(config, runtime.threads)
   }
 
   /** Where `create` shares its sessions. */

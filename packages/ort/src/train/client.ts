@@ -18,14 +18,14 @@ import {
   type TrainingClient,
 } from '@selfplay/engine'
 import { openTrainingState, saveTrainingState, type StatePart, type TensorFile } from '../checkpoint/index.js'
+import { isSmallModel } from '../models/execution-plan.js'
 import { modelWeights } from '../models/weights.js'
 import type { Tensor } from '../runtime/types.js'
 import { exportAdapter, exportWhole } from './export.js'
 import { checkLossInputs, type GraphLoss } from './losses.js'
-import { expectedHeadChunks } from './memory-plan.js'
 import type { ModelCore } from './model-core.js'
 import { companions, disposeAll, elements, parameterCount, type Companions, type Parameter } from './parameters.js'
-import { runPasses, type PassResult } from './passes.js'
+import { preparePasses, runPasses, type PassResult } from './passes.js'
 import { PolicySampler, type SamplerOptions } from './policy-sampler.js'
 
 export interface ClientOptions {
@@ -84,9 +84,7 @@ export class OrtTrainingClient implements TrainingClient {
     if (loss.name === 'custom') return
     // Not before what is under way has started: sessions of the sampler, which are needed first, are then made meanwhile.
     setImmediate(() => {
-      if (this.#disposed) return
-      const chunks = expectedHeadChunks(this.core.config, this.options.activationBytes)
-      if (chunks !== undefined) this.core.session(loss, true, chunks).catch(() => {})
+      if (!this.#disposed) preparePasses(this.core, loss, this.options).catch(() => {})
     })
   }
 
@@ -348,6 +346,7 @@ function describe(
     eosTokenIds: config.eosTokenIds,
     parameters: { total: (training === 'full' ? base : base + trained) + ofHeads, trained: trained + ofHeads },
     training: training === 'full' ? 'full' : { loraRank: training.rank },
+    sideBySide: isSmallModel(config),
   }
 }
 

@@ -5,7 +5,7 @@ import { createRuntime, type Runtime } from '../runtime/index.js'
 
 /** Whether these small models count as large. */
 let large = false
-vi.mock(import('./memory-plan.js'), async (original) => ({
+vi.mock(import('../models/execution-plan.js'), async (original) => ({
   ...(await original()),
   decodersMakeRoom: () => large,
 }))

@@ -1,6 +1,14 @@
 import type { ModelFolder } from '../checkpoint/index.js'
 import type { ModelConfig } from '../models/config.js'
 import { attentionMask, maskName, ropeRows } from '../models/decoder.js'
+import {
+  decodersMakeRoom,
+  isSmallModel,
+  sharesDecoders,
+  trainingArena,
+  trainingThreads,
+  type TrainingThreads,
+} from '../models/execution-plan.js'
 import { ropeTables, type RopeTables } from '../models/rope.js'
 import { EMBEDDING, headWeightName, modelWeights } from '../models/weights.js'
 import type { PackedWeights, Runtime, Session, Tensor } from '../runtime/types.js'
@@ -8,8 +16,6 @@ import { ParameterMath } from './adamw.js'
 import type { GraphLoss } from './losses.js'
 import type { LoraOptions } from './lora.js'
 import { SessionPool } from '../sample/session-pool.js'
-import { decodersMakeRoom, sharesDecoders, trainingArena, trainingLanes } from './memory-plan.js'
-import { isSmallModel, sideBySide } from './small-model.js'
 import { companions, disposeAll, elements, type Companions, type Parameter } from './parameters.js'
 import { headChunks, trainingGraph, type HeadChunk, type TrainingPlan } from './training-graph.js'
 
@@ -47,9 +53,7 @@ export class ModelCore {
   readonly #freeGradients: Companions[] = []
   readonly #positions: { cos: Tensor; sin: Tensor; length: number }[] = []
   readonly #ownsRuntime: boolean
-  readonly #agents: number
-  /** Micro-batches of a call that run side by side. */
-  readonly lanes: number
+  readonly #threads: TrainingThreads
   readonly #decoders = new Set<Decoder>()
   #packed: PackedWeights | undefined
   #users = 0
@@ -64,8 +68,8 @@ export class ModelCore {
     this.frozen = frozen
     this.decoders = decoderPool(parts.config)
     this.#ownsRuntime = parts.ownsRuntime ?? false
-    this.#agents = parts.agents ?? 1
-    this.lanes = lanesOf(parts)
+    const { config, runtime, agents = 1 } = parts
+    this.#threads = trainingThreads(config, { threads: runtime.threads, agents, overlap: runtime.kind !== 'binding' })
   }
 
   static async create(parts: CoreParts, signal?: AbortSignal): Promise<ModelCore> {
@@ -85,6 +89,11 @@ export class ModelCore {
   /** Longest sequence. */
   get contextLength(): number {
     return this.rope.positions
+  }
+
+  /** Micro-batches of a call that run side by side. */
+  get lanes(): number {
+    return this.#threads.lanes
   }
 
   get plan(): TrainingPlan {
@@ -120,12 +129,13 @@ export class ModelCore {
     for (const { name, file } of model.weights) {
       if (!file) weights[name] = this.#frozenTensor(name, chunks)
     }
+    const { concurrent, threads, laneThreads } = this.#threads
     const session = await this.runtime.createSession(model, {
       packing: 'none',
       weights,
       arena: trainingArena(this.config),
-      ...sideBySide(this.config, this.#agents),
-      ...(inLane && { concurrent: true, threads: Math.floor(this.runtime.threads / this.lanes) }),
+      concurrent: concurrent || inLane,
+      threads: inLane ? laneThreads : threads,
     })
     return { session, chunks }
   }
@@ -225,12 +235,6 @@ export interface CoreParts {
   readonly contextLength: number
   /** Clients that the core is made for. Default 1. */
   readonly agents?: number
-}
-
-/** One lane where agents run side by side already, and where runs of a session cannot overlap. */
-function lanesOf({ config, runtime, agents = 1 }: CoreParts): number {
-  if (runtime.kind === 'binding' || sideBySide(config, agents).threads === 1) return 1
-  return trainingLanes(config, runtime.threads)
 }
 
 /** Sessions that decoders share: of large models, whose steps keep all threads busy, and of small ones, whose sessions take longer to make than to use. */

@@ -5,7 +5,7 @@ import type { Tensor } from '../runtime/types.js'
 import { microBatches, scatter, type MicroBatch } from './batches.js'
 import { lossFeeds, normalisationScales, type GraphLoss } from './losses.js'
 import type { ModelCore, TrainingSession } from './model-core.js'
-import { headChunkCount, maxBatchTokens } from './memory-plan.js'
+import { CACHED_TOKENS, headChunkCount, maxBatchTokens } from './memory-plan.js'
 import { disposeAll, type Companions, type Parameter } from './parameters.js'
 
 /** What a call over all its micro-batches found. */
@@ -39,16 +39,10 @@ export async function runPasses(
   options: PassOptions,
 ): Promise<PassResult> {
   const { lanes } = core
-  const activationBytes = options.activationBytes / lanes
-  const batches = microBatches(data, { maxTokens: maxBatchTokens(core.config, data, activationBytes), lanes })
-  const call: Call = {
-    core,
-    parameters,
-    loss,
-    scales: normalisationScales(data, loss.normalise),
-    options: { ...options, activationBytes },
-    inLane: lanes > 1 && batches.length > 1,
-  }
+  const maxTokens = maxBatchTokens(core.config, data, laneBytes(core, options))
+  const batches = microBatches(data, { maxTokens, lanes })
+  const scales = normalisationScales(data, loss.normalise)
+  const call: Call = { core, parameters, loss, scales, options, batches: batches.length }
   const outputs: PassOutputs[] = []
   const gradients = await runLanes(call, batches, (batch, found) => (outputs[batch] = found))
   const logprobs = data.map(({ tokens }) => new Float32Array(tokens.length))
@@ -65,6 +59,19 @@ export async function runPasses(
   return { loss: sums.loss, logprobs, metrics, gradients }
 }
 
+/**
+ * Compiles what the first call with gradients of a loss will run, where that is the same for micro-batches of all sizes; where calls
+ * may run side by side, what one of several micro-batches runs.
+ */
+export async function preparePasses(
+  core: ModelCore,
+  loss: GraphLoss,
+  options: Pick<PassOptions, 'activationBytes'>,
+): Promise<void> {
+  if (headChunkCount(core.config, CACHED_TOKENS, laneBytes(core, options)) > 1) return
+  await sessionFor({ core, loss, options: { ...options, gradients: true }, batches: core.lanes }, CACHED_TOKENS)
+}
+
 /** What all micro-batches of a call have in common. */
 interface Call {
   readonly core: ModelCore
@@ -72,8 +79,22 @@ interface Call {
   readonly loss: GraphLoss
   readonly scales: Float64Array
   readonly options: PassOptions
-  /** Whether micro-batches run side by side, on sessions of fewer threads. */
-  readonly inLane: boolean
+  /** How many there are. */
+  readonly batches: number
+}
+
+/** Bytes of activations that each of the micro-batches side by side may take. */
+const laneBytes = ({ lanes }: ModelCore, { activationBytes }: Pick<PassOptions, 'activationBytes'>): number =>
+  activationBytes / lanes
+
+/** Whether micro-batches run side by side, on sessions of fewer threads. */
+const inLane = ({ core, batches }: Pick<Call, 'core' | 'batches'>): boolean => core.lanes > 1 && batches > 1
+
+/** The session of a micro-batch with n trained positions. */
+function sessionFor(call: Omit<Call, 'parameters' | 'scales'>, n: number): Promise<TrainingSession> {
+  const { core, loss, options } = call
+  const chunks = headChunkCount(core.config, n, laneBytes(core, options))
+  return core.session(loss, options.gradients, chunks, inLane(call))
 }
 
 /** What one micro-batch gave for its n trained positions, [n] each. */
@@ -88,7 +109,7 @@ type Found = (batch: number, outputs: PassOutputs) => void
 /** Every lane takes each `lanes`-th batch and sums its gradients; their sums are added up at the end. */
 async function runLanes(call: Call, batches: readonly MicroBatch[], found: Found): Promise<Companions | undefined> {
   const { core } = call
-  const width = call.inLane ? Math.min(core.lanes, batches.length) : 1
+  const width = inLane(call) ? Math.min(core.lanes, batches.length) : 1
   const stop = { failed: false }
   const settled = await Promise.allSettled(
     Array.from({ length: width }, (_, lane) => runLane(call, batches, { first: lane, step: width }, found, stop)),
@@ -168,10 +189,8 @@ class Pass {
 
   /** Gradients are written into `into` when given; `scratch` holds what a pass needs besides, for the next one. */
   async run(into: Companions | undefined, scratch: Map<string, Tensor<'float32'>>): Promise<PassOutputs> {
-    const { loss, inLane, options } = this.#call
-    const { signal, activationBytes } = options
-    const headChunks = headChunkCount(this.#core.config, this.#batch.positions.length, activationBytes)
-    const { session, chunks } = await this.#core.session(loss, into !== undefined, headChunks, inLane)
+    const { signal } = this.#call.options
+    const { session, chunks } = await sessionFor(this.#call, this.#batch.positions.length)
     const own: Tensor[] = []
     try {
       const feeds = { ...this.#feeds(own), ...this.#weights(chunks, own) }

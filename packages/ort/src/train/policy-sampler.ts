@@ -1,11 +1,11 @@
 import type { SamplingClient } from '@selfplay/engine'
 import type { WeightFile } from '../graph/index.js'
+import { isSmallModel } from '../models/execution-plan.js'
 import { modelWeights } from '../models/weights.js'
 import type { Tensor } from '../runtime/types.js'
 import { createEngine, type GenerationEngine } from '../sample/index.js'
 import type { ModelCore } from './model-core.js'
 import { disposeAll, type Parameter } from './parameters.js'
-import { isSmallModel } from './small-model.js'
 
 export interface SamplerOptions {
   /** Rows that are sampled side by side. */

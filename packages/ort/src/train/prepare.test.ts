@@ -32,6 +32,21 @@ it('the graph of a loss is compiled ahead, once, and gives the same gradients', 
   await Promise.all([told!.dispose(), untold!.dispose()])
 })
 
+it('where micro-batches run side by side, the graph is compiled for that', async () => {
+  const twoThreads = await createRuntime({ threads: 2 })
+  const client = await loadTrainingClient(qwen2, { runtime: twoThreads, contextLength: 64 })
+  const long = Array.from({ length: 16 }, () => ({ tokens: new Int32Array(40), targets: new Int32Array(40) }))
+  const create = vi.spyOn(twoThreads, 'createSession')
+  client.prepare!(loss)
+  await turn()
+  expect(create).toHaveBeenCalledTimes(1)
+  await client.forwardBackward(long, loss)
+  expect(create).toHaveBeenCalledTimes(1)
+  expect(create.mock.calls[0]![1]).toMatchObject({ threads: 1, concurrent: true })
+  await client.dispose()
+  await twoThreads.dispose()
+})
+
 it('nothing is compiled for a client that is gone, nor for a loss that is no graph', async () => {
   const client = await loadTrainingClient(qwen2, { runtime, contextLength: 64 })
   const create = vi.spyOn(runtime, 'createSession')
