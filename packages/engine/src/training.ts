@@ -80,7 +80,7 @@ export interface TrainingClient {
    */
   prepare?(loss: Loss): void
   /** A live view without a copy; after the next `optimStep` its calls reject with StaleSamplerError. */
-  sampler(): Promise<SamplingClient>
+  sampler(options?: CallOptions): Promise<SamplingClient>
   /** An independent frozen copy of the policy as it is now. */
   snapshot(options?: CallOptions): Promise<SamplingClient>
   /** Weights, optimiser state and step count to a folder, whole or not at all. */

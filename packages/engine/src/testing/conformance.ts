@@ -192,6 +192,13 @@ function samplers(make: Make, tolerance: number) {
     expect(sequence!.policyVersion).toBe(1)
   })
 
+  it('gives no sampler to an aborted call', async () => {
+    const client = await make()
+    const reason = new Error('enough')
+    await expect(client.sampler({ signal: AbortSignal.abort(reason) })).rejects.toBe(reason)
+    await expect(client.sampler()).resolves.toHaveProperty('policyVersion', 0)
+  })
+
   it('freezes snapshots', async () => {
     const client = await make()
     const snapshot = await client.snapshot()

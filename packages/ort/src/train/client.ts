@@ -145,8 +145,8 @@ export class OrtTrainingClient implements TrainingClient {
     })
   }
 
-  sampler(): Promise<SamplingClient> {
-    return this.inTurn({}, async () => this.#sampler.live())
+  sampler(options: CallOptions = {}): Promise<SamplingClient> {
+    return this.inTurn(options, async () => this.#sampler.live())
   }
 
   snapshot(options: CallOptions = {}): Promise<SamplingClient> {
