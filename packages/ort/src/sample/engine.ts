@@ -5,7 +5,7 @@ import { Group } from './group.js'
 import type { Completion } from './group.js'
 import { PromptStore } from './prompts.js'
 import { derivedSeed } from './random.js'
-import { checkPrompt, checkRequest } from './request.js'
+import { checkIds, checkRequest } from './request.js'
 import type { StepModel } from './step-model.js'
 import { StopFinder } from './stop.js'
 import type { Decode } from './stop.js'
@@ -153,7 +153,7 @@ export class GenerationEngine {
           },
         )
       }
-      checkPrompt(tokens, this.#model.vocabSize, 'tokens')
+      checkIds({ call: 'logprobs', field: 'tokens' }, tokens, this.#model.vocabSize)
       if (tokens.length > this.#model.contextLength) {
         throw new InvalidInputError(
           `logprobs: ${tokens.length} tokens do not fit the context of ${this.#model.contextLength}`,

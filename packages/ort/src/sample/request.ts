@@ -36,7 +36,7 @@ export interface RequestLimits {
  */
 export function checkRequest(request: SampleRequest, limits: RequestLimits): Task {
   const { prompt, ...rest } = request
-  checkPrompt(prompt, limits.vocabSize)
+  checkIds({ call: 'sample', field: 'prompt' }, prompt, limits.vocabSize)
   const options = parseOptions(rest)
   const room = limits.contextLength - prompt.length
   if (room < 1) {
@@ -87,26 +87,34 @@ function parseOptions(options: Omit<SampleRequest, 'prompt'>) {
   return result.data
 }
 
-/** @throws InvalidInputError when a token list is no Int32Array, is empty, or holds ids outside the vocabulary. */
-export function checkPrompt(prompt: Int32Array, vocabSize: number, what = 'prompt'): void {
-  if (!(prompt instanceof Int32Array)) {
-    const got = Array.isArray(prompt) ? 'an array' : `a ${typeof prompt}`
+/**
+ * @param where the call and the argument that the ids came in.
+ * @throws InvalidInputError when a token list is no Int32Array, is empty, or holds ids outside the vocabulary.
+ */
+export function checkIds(
+  { call, field }: { readonly call: 'sample' | 'logprobs'; readonly field: string },
+  ids: Int32Array,
+  vocabSize: number,
+): void {
+  if (!(ids instanceof Int32Array)) {
+    const got = Array.isArray(ids) ? 'an array' : `a ${typeof ids}`
     throw new InvalidInputError(
-      `sample: ${what}: expected an Int32Array of token ids, got ${got}: use Int32Array.from(tokenizer.encode(text))`,
-      { field: what },
+      `${call}: ${field}: expected an Int32Array of token ids, got ${got}: use Int32Array.from(tokenizer.encode(text))`,
+      { field },
     )
   }
-  if (prompt.length === 0) {
-    throw new InvalidInputError(`sample: ${what} is empty: expected at least one token (a begin-of-text id will do)`, {
-      field: what,
-    })
+  if (ids.length === 0) {
+    throw new InvalidInputError(
+      `${call}: ${field} is empty: expected at least one token (a begin-of-text id will do)`,
+      { field },
+    )
   }
-  const at = prompt.findIndex((id) => id < 0 || id >= vocabSize)
+  const at = ids.findIndex((id) => id < 0 || id >= vocabSize)
   if (at >= 0) {
-    throw new InvalidInputError(`sample: ${what}[${at}] is ${prompt[at]}, outside the vocabulary of ${vocabSize} ids`, {
-      field: what,
+    throw new InvalidInputError(`${call}: ${field}[${at}] is ${ids[at]}, outside the vocabulary of ${vocabSize} ids`, {
+      field,
       position: at,
-      got: prompt[at],
+      got: ids[at],
       vocabSize,
     })
   }
