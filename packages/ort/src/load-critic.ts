@@ -3,7 +3,9 @@ import { join } from 'node:path'
 import { CheckpointError, InvalidInputError, type ActorCriticClient, type CriticClient } from '@selfplay/engine'
 import { openSafetensors, readTensor, type ParameterSpec } from './checkpoint/index.js'
 import {
+  checkCount,
   clientOptions,
+  makeAgents,
   newClients,
   OPTION_NAMES,
   openCore,
@@ -53,6 +55,7 @@ export async function loadCritics<T extends TokenDecoder>(
   options: LoadCriticOptions<T> = {},
 ): Promise<Critic<T>[]> {
   checkKeys('loadCritics', options, [...OPTION_NAMES.one, 'valueHead'])
+  checkCount('critics', count)
   return loadValueClients(source, count, options)
 }
 
@@ -63,23 +66,10 @@ export async function loadActorCritics<T extends TokenDecoder>(
   options: LoadActorCriticsOptions<T> = {},
 ): Promise<(ActorCriticClient & { readonly tokenizer: T | undefined })[]> {
   checkKeys('loadActorCritics', options, [...OPTION_NAMES.agents, 'valueHead'])
-  const { mode = 'separate', lora, ...rest } = options
-  if (!['separate', 'adapters', 'shared'].includes(mode)) {
-    throw new InvalidInputError(`mode must be separate, adapters or shared, got ${String(mode)}`, { got: mode })
-  }
-  if (mode === 'separate' && lora) {
-    throw new InvalidInputError(`lora is of mode "adapters" or "shared"; with "separate" all weights are trained`)
-  }
-  const adapted = mode === 'adapters' || lora !== undefined || rest.adapter !== undefined
-  const load = { ...rest, training: adapted ? (lora ?? {}) : ('full' as const) }
-  if (mode !== 'shared') return loadValueClients(source, count, load)
-  checkCount(count)
-  const [one] = await loadValueClients(source, 1, load)
-  return Array.from({ length: count }, () => one!)
+  return makeAgents(count, options, (clients, load) => loadValueClients(source, clients, load))
 }
 
 async function loadValueClients<T extends TokenDecoder>(source: string, count: number, options: LoadCriticOptions<T>) {
-  checkCount(count)
   const { core, adapter } = await openCore(source, options, count)
   const folder = options.adapter ?? core.folder.path
   return newClients(core, count, async () => {
@@ -88,11 +78,6 @@ async function loadValueClients<T extends TokenDecoder>(source: string, count: n
     const client = new OrtValueClient(core, parameters, head, clientOptions(source, options))
     return Object.assign(client, { tokenizer: options.tokenizer })
   })
-}
-
-function checkCount(count: number): void {
-  if (Number.isSafeInteger(count) && count >= 1) return
-  throw new InvalidInputError(`expected a whole number of critics >= 1, got ${count}`, { got: count })
 }
 
 async function readHead(core: ModelCore, folder: string, options: LoadCriticOptions): Promise<Parameter[]> {

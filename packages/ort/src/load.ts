@@ -109,23 +109,37 @@ export async function loadAgents<T extends TokenDecoder>(
   options: LoadAgentsOptions<T> = {},
 ): Promise<LoadedClient<T>[]> {
   checkKeys('loadAgents', options, OPTION_NAMES.agents)
-  const { mode = 'separate', lora, ...rest } = options
-  if (!Number.isSafeInteger(count) || count < 1) {
-    throw new InvalidInputError(`loadAgents needs a whole number of agents >= 1, got ${count}`, { got: count })
-  }
+  return makeAgents(count, options, async (clients, load) => {
+    const { core, adapter } = await openCore(source, load, clients)
+    return newClients(core, clients, () => newClient(core, source, load, adapter))
+  })
+}
+
+/** @internal Agents as `mode` says, from as many clients as that takes. */
+export async function makeAgents<O extends LoadAgentsOptions, C>(
+  count: number,
+  options: O,
+  make: (clients: number, load: O & Pick<LoadOptions, 'training'>) => Promise<C[]>,
+): Promise<C[]> {
+  const { mode = 'separate', lora, adapter } = options
+  checkCount('agents', count)
   if (!['separate', 'adapters', 'shared'].includes(mode)) {
     throw new InvalidInputError(`mode must be separate, adapters or shared, got ${String(mode)}`, { got: mode })
   }
   if (mode === 'separate' && lora) {
     throw new InvalidInputError(`lora is of mode "adapters" or "shared"; with "separate" all weights are trained`)
   }
-  const adapted = mode === 'adapters' || lora !== undefined || rest.adapter !== undefined
-  const load: LoadOptions<T> = { ...rest, training: adapted ? (lora ?? {}) : 'full' }
-  const { core, adapter } = await openCore(source, load, mode === 'shared' ? 1 : count)
-  const make = () => newClient(core, source, load, adapter)
-  if (mode !== 'shared') return newClients(core, count, make)
-  const [client] = await newClients(core, 1, make)
+  const adapted = mode === 'adapters' || lora !== undefined || adapter !== undefined
+  const load = { ...options, training: adapted ? (lora ?? {}) : ('full' as const) }
+  if (mode !== 'shared') return make(count, load)
+  const [client] = await make(1, load)
   return Array.from({ length: count }, () => client!)
+}
+
+/** @internal */
+export function checkCount(what: string, count: number): void {
+  if (Number.isSafeInteger(count) && count >= 1) return
+  throw new InvalidInputError(`expected a whole number of ${what} >= 1, got ${count}`, { got: count })
 }
 
 /** @internal Clients of one core, one after another; when one fails, what there is goes, the core too. */

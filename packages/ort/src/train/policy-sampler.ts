@@ -42,7 +42,7 @@ export class PolicySampler {
     const core = this.#core
     const copies: Parameter[] = []
     for (const { name, shape, weight } of this.#parameters) {
-      copies.push({ name, shape, weight: core.runtime.tensor('float32', (await weight.read()).slice(), shape) })
+      copies.push({ name, shape, weight: core.runtime.tensor('float32', await weight.read(), shape) })
     }
     core.retain()
     const engine = openEngine(core, copies, { version: () => step, trained: false, options: this.#options })
@@ -62,11 +62,6 @@ export class PolicySampler {
       logprobs: (tokens, options) => client.logprobs(tokens, options),
       dispose: () => (disposed ??= dispose()),
     }
-  }
-
-  /** Gives back packed weights and the cache until the next request. */
-  release(): Promise<void> {
-    return this.#engine.release()
   }
 
   dispose(): Promise<void> {
