@@ -121,39 +121,45 @@ it('feeds weights that change, so that engines on different ones share sessions'
   expect(made).toBe(2 * ofTwo)
 })
 
-it.each(['release', 'dispose'] as const)('%s of an engine leaves nothing of its own in shared sessions', async (end) => {
-  const { config, folder } = await loadFixture('qwen2')
-  const weights = new Map([...folder.tensors.keys()].map((name) => [name, folder.file(name)!]))
-  const bound = new Set<BoundRun>()
-  const create = runtime.createSession.bind(runtime)
-  runtime.createSession = async (...args) => {
-    const session = await create(...args)
-    const bind = session.bind.bind(session)
-    session.bind = (inputs, outputs) => {
-      const made = bind(inputs, outputs)
-      bound.add(made)
-      const dispose = made.dispose.bind(made)
-      made.dispose = () => void (bound.delete(made), dispose())
-      return made
+it.each(['release', 'dispose'] as const)(
+  '%s of an engine leaves nothing of its own in shared sessions',
+  async (end) => {
+    const { config, folder } = await loadFixture('qwen2')
+    const weights = new Map([...folder.tensors.keys()].map((name) => [name, folder.file(name)!]))
+    const bound = new Set<BoundRun>()
+    const create = runtime.createSession.bind(runtime)
+    runtime.createSession = async (...args) => {
+      const session = await create(...args)
+      const bind = session.bind.bind(session)
+      session.bind = (inputs, outputs) => {
+        const made = bind(inputs, outputs)
+        bound.add(made)
+        const dispose = made.dispose.bind(made)
+        made.dispose = () => {
+          bound.delete(made)
+          dispose()
+        }
+        return made
+      }
+      return session
     }
-    return session
-  }
-  const pool = new SessionPool()
-  const [leaving, staying] = [0, 1].map(() =>
-    createEngine({ runtime, config, weights, slots: 2, maxLength: 32, packing: 'packed', pool }),
-  )
-  const play = async (engine: GenerationEngine) => {
-    const request = { prompt: Int32Array.of(5, 6, 7), maxTokens: 3, seed: 1 }
-    await engine.sample({ ...request, temperature: 0 })
-    await engine.sample({ ...request, topK: 5 })
-    return bound.size
-  }
-  const ofOne = await play(leaving!)
-  expect(ofOne).toBeGreaterThan(2)
-  expect(await play(staying!)).toBe(2 * ofOne)
-  await leaving![end]()
-  expect(bound.size).toBe(ofOne)
-  await Promise.all([leaving, staying].map((engine) => engine!.dispose()))
-  expect(bound.size).toBe(0)
-  runtime.createSession = create
-})
+    const pool = new SessionPool()
+    const [leaving, staying] = [0, 1].map(() =>
+      createEngine({ runtime, config, weights, slots: 2, maxLength: 32, packing: 'packed', pool }),
+    )
+    const play = async (engine: GenerationEngine) => {
+      const request = { prompt: Int32Array.of(5, 6, 7), maxTokens: 3, seed: 1 }
+      await engine.sample({ ...request, temperature: 0 })
+      await engine.sample({ ...request, topK: 5 })
+      return bound.size
+    }
+    const ofOne = await play(leaving!)
+    expect(ofOne).toBeGreaterThan(2)
+    expect(await play(staying!)).toBe(2 * ofOne)
+    await leaving![end]()
+    expect(bound.size).toBe(ofOne)
+    await Promise.all([leaving, staying].map((engine) => engine!.dispose()))
+    expect(bound.size).toBe(0)
+    runtime.createSession = create
+  },
+)
