@@ -221,9 +221,6 @@ export class OrtTrainingClient implements TrainingClient {
     })
   }
 
-  /** Of the client's own; no call is under way then, and none can follow. */
-  protected async disposeSessions(): Promise<void> {}
-
   /** Files of tensors that an export gets besides the model's own. */
   protected beside(): readonly TensorFile[] {
     return []
@@ -233,7 +230,6 @@ export class OrtTrainingClient implements TrainingClient {
     if (this.#disposed) return
     this.#disposed = true
     await this.#last.catch(() => undefined)
-    await this.disposeSessions()
     await this.#sampler.dispose()
     this.#dropGradients()
     this.#disposeMoments()

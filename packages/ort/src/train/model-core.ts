@@ -1,4 +1,5 @@
 import type { ModelFolder } from '../checkpoint/index.js'
+import type { SerialisedModel } from '../graph/index.js'
 import type { ModelConfig } from '../models/config.js'
 import { attentionMask, maskName, ropeRows } from '../models/decoder.js'
 import {
@@ -27,6 +28,19 @@ interface Decoder {
   releaseIfIdle(): Promise<void>
 }
 
+/** A session with the names of what it is fed. */
+interface CompiledGraph {
+  readonly session: Session
+  readonly inputs: readonly string[]
+}
+
+interface CompileOptions {
+  /** Whether it runs beside others, on its share of the threads. */
+  readonly inLane: boolean
+  /** Rows of the head among its weights. Default: none, the head is whole. */
+  readonly chunks?: readonly HeadChunk[]
+}
+
 /** A session with the head chunks that it is fed. */
 export interface TrainingSession {
   readonly session: Session
@@ -49,7 +63,7 @@ export class ModelCore {
   readonly frozen: ReadonlyMap<string, Tensor<'float32'>>
   /** Where decoders share their sessions. */
   readonly decoders: SessionPool | undefined
-  readonly #sessions = new Map<string, Promise<TrainingSession>>()
+  readonly #sessions = new Map<string, Promise<CompiledGraph>>()
   readonly #freeGradients: Companions[] = []
   readonly #positions: { cos: Tensor; sin: Tensor; length: number }[] = []
   readonly #ownsRuntime: boolean
@@ -106,25 +120,31 @@ export class ModelCore {
     return this.#packed
   }
 
-  /**
-   * The compiled graph for a loss, with the head in so many chunks of the vocabulary.
-   *
-   * @param inLane whether it runs beside others, on its share of the threads.
-   */
-  session(loss: GraphLoss, gradients: boolean, chunks: number, inLane = false): Promise<TrainingSession> {
+  /** The compiled graph for a loss, with the head in so many chunks of the vocabulary. */
+  async session(loss: GraphLoss, gradients: boolean, count: number, inLane = false): Promise<TrainingSession> {
     const { normalise: _, ...formula } = loss
-    const key = JSON.stringify([formula, gradients, chunks, inLane])
-    const known = this.#sessions.get(key)
+    const chunks = headChunks(this.config, count)
+    const build = () => trainingGraph(this.plan, { loss, gradients, headChunks: count })
+    const { session } = await this.compiled([formula, gradients, count], build, { inLane, chunks })
+    return { session, chunks }
+  }
+
+  /**
+   * A graph on this model's frozen weights, compiled once for all clients.
+   *
+   * @param key plain data that says which graph `build` builds.
+   */
+  compiled(key: unknown, build: () => SerialisedModel, options: CompileOptions): Promise<CompiledGraph> {
+    const name = JSON.stringify([key, options.inLane])
+    const known = this.#sessions.get(name)
     if (known) return known
-    const made = this.#compile(loss, gradients, chunks, inLane)
-    this.#sessions.set(key, made)
-    made.catch(() => this.#sessions.delete(key))
+    const made = this.#compile(build(), options)
+    this.#sessions.set(name, made)
+    made.catch(() => this.#sessions.delete(name))
     return made
   }
 
-  async #compile(loss: GraphLoss, gradients: boolean, count: number, inLane: boolean): Promise<TrainingSession> {
-    const model = trainingGraph(this.plan, { loss, gradients, headChunks: count })
-    const chunks = headChunks(this.config, count)
+  async #compile(model: SerialisedModel, { inLane, chunks = [] }: CompileOptions): Promise<CompiledGraph> {
     const weights: Record<string, Tensor> = {}
     for (const { name, file } of model.weights) {
       if (!file) weights[name] = this.#frozenTensor(name, chunks)
@@ -137,7 +157,7 @@ export class ModelCore {
       concurrent: concurrent || inLane,
       threads: inLane ? laneThreads : threads,
     })
-    return { session, chunks }
+    return { session, inputs: model.inputs.map(({ name }) => name) }
   }
 
   #frozenTensor(name: string, chunks: readonly HeadChunk[]): Tensor<'float32'> {

@@ -2,10 +2,19 @@ import { NonFiniteError, type CallOptions, type Datum } from '@selfplay/engine'
 import { gradientName } from '../autodiff/index.js'
 import { headWeightName } from '../models/weights.js'
 import type { Tensor } from '../runtime/types.js'
-import { microBatches, scatter, type MicroBatch } from './batches.js'
+import { scatter, type MicroBatch } from './batches.js'
+import {
+  cutForLanes,
+  laneBytes,
+  runLanes,
+  sideBySide,
+  type BatchMemory,
+  type GradientBuffers,
+  type Scratch,
+} from './lanes.js'
 import { lossFeeds, normalisationScales, type GraphLoss } from './losses.js'
 import type { ModelCore, TrainingSession } from './model-core.js'
-import { CACHED_TOKENS, headChunkCount, maxBatchTokens } from './memory-plan.js'
+import { CACHED_TOKENS, headChunkCount } from './memory-plan.js'
 import { disposeAll, type Companions, type Parameter } from './parameters.js'
 
 /** What a call over all its micro-batches found. */
@@ -18,16 +27,13 @@ export interface PassResult {
   readonly gradients: Companions | undefined
 }
 
-export interface PassOptions extends CallOptions {
+export interface PassOptions extends CallOptions, BatchMemory {
   readonly gradients: boolean
-  /** Bytes of activations that one micro-batch may take. */
-  readonly activationBytes: number
 }
 
 /**
- * Runs a call's micro-batches over the given parameters, side by side in the core's lanes. Gradients come in buffers of
- * the core's, owned by the caller. Sums are taken in the order of the batches and lanes: the result depends on their
- * number, not on which is done first.
+ * Runs a call's micro-batches over the given parameters, as {@link runLanes} does. Gradients come in buffers of the core's,
+ * owned by the caller.
  *
  * @throws NonFiniteError naming the datum whose loss is NaN or infinite; no buffer is kept then.
  */
@@ -38,13 +44,20 @@ export async function runPasses(
   loss: GraphLoss,
   options: PassOptions,
 ): Promise<PassResult> {
-  const { lanes } = core
-  const maxTokens = maxBatchTokens(core.config, data, laneBytes(core, options))
-  const batches = microBatches(data, { maxTokens, lanes })
+  const batches = cutForLanes(core, data, options)
   const scales = normalisationScales(data, loss.normalise)
   const call: Call = { core, parameters, loss, scales, options, batches: batches.length }
+  const buffers: GradientBuffers<Companions> = {
+    take: () => core.takeGradients(parameters),
+    give: (all) => core.giveGradients(all),
+    add: (into, from) => core.math.add(into, from),
+  }
   const outputs: PassOutputs[] = []
-  const gradients = await runLanes(call, batches, (batch, found) => (outputs[batch] = found))
+  const lanes = { ...options, batches: batches.length, buffers: options.gradients ? buffers : undefined }
+  const gradients = await runLanes(core, lanes, async (i, into, scratch) => {
+    outputs[i] = await new Pass(call, batches[i]!).run(into, scratch)
+    checkLosses(batches[i]!, outputs[i].losses)
+  })
   const logprobs = data.map(({ tokens }) => new Float32Array(tokens.length))
   const sums = { loss: 0, entropy: 0, tokens: 0, logprob: 0 }
   outputs.forEach((found, i) => {
@@ -63,11 +76,7 @@ export async function runPasses(
  * Compiles what the first call with gradients of a loss will run, where that is the same for micro-batches of all sizes; where calls
  * may run side by side, what one of several micro-batches runs.
  */
-export async function preparePasses(
-  core: ModelCore,
-  loss: GraphLoss,
-  options: Pick<PassOptions, 'activationBytes'>,
-): Promise<void> {
+export async function preparePasses(core: ModelCore, loss: GraphLoss, options: BatchMemory): Promise<void> {
   if (headChunkCount(core.config, CACHED_TOKENS, laneBytes(core, options)) > 1) return
   await sessionFor({ core, loss, options: { ...options, gradients: true }, batches: core.lanes }, CACHED_TOKENS)
 }
@@ -83,18 +92,11 @@ interface Call {
   readonly batches: number
 }
 
-/** Bytes of activations that each of the micro-batches side by side may take. */
-const laneBytes = ({ lanes }: ModelCore, { activationBytes }: Pick<PassOptions, 'activationBytes'>): number =>
-  activationBytes / lanes
-
-/** Whether micro-batches run side by side, on sessions of fewer threads. */
-const inLane = ({ core, batches }: Pick<Call, 'core' | 'batches'>): boolean => core.lanes > 1 && batches > 1
-
 /** The session of a micro-batch with n trained positions. */
 function sessionFor(call: Omit<Call, 'parameters' | 'scales'>, n: number): Promise<TrainingSession> {
-  const { core, loss, options } = call
+  const { core, loss, options, batches } = call
   const chunks = headChunkCount(core.config, n, laneBytes(core, options))
-  return core.session(loss, options.gradients, chunks, inLane(call))
+  return core.session(loss, options.gradients, chunks, sideBySide(core, batches))
 }
 
 /** What one micro-batch gave for its n trained positions, [n] each. */
@@ -102,64 +104,6 @@ interface PassOutputs {
   readonly logprobs: Float32Array
   readonly entropy: Float32Array
   readonly losses: Float32Array
-}
-
-type Found = (batch: number, outputs: PassOutputs) => void
-
-/** Every lane takes each `lanes`-th batch and sums its gradients; their sums are added up at the end. */
-async function runLanes(call: Call, batches: readonly MicroBatch[], found: Found): Promise<Companions | undefined> {
-  const { core } = call
-  const width = inLane(call) ? Math.min(core.lanes, batches.length) : 1
-  const stop = { failed: false }
-  const settled = await Promise.allSettled(
-    Array.from({ length: width }, (_, lane) => runLane(call, batches, { first: lane, step: width }, found, stop)),
-  )
-  const totals = settled.flatMap((lane) => (lane.status === 'fulfilled' && lane.value ? [lane.value] : []))
-  const [total, ...others] = totals
-  try {
-    for (const lane of settled) if (lane.status === 'rejected') throw lane.reason
-    for (const other of others) await core.math.add(total!, other)
-  } catch (error) {
-    if (total) core.giveGradients(total)
-    throw error
-  } finally {
-    for (const other of others) core.giveGradients(other)
-  }
-  return total
-}
-
-/** One batch after another; after a failure anywhere no further one begins. */
-async function runLane(
-  call: Call,
-  batches: readonly MicroBatch[],
-  { first, step }: { readonly first: number; readonly step: number },
-  found: Found,
-  stop: { failed: boolean },
-): Promise<Companions | undefined> {
-  const { core, parameters, options } = call
-  const scratch = new Map<string, Tensor<'float32'>>()
-  let total: Companions | undefined
-  let into: Companions | undefined
-  try {
-    for (let i = first; i < batches.length && !stop.failed; i += step) {
-      options.signal?.throwIfAborted()
-      if (options.gradients) into ??= core.takeGradients(parameters)
-      const outputs = await new Pass(call, batches[i]!).run(into, scratch)
-      checkLosses(batches[i]!, outputs.losses)
-      found(i, outputs)
-      // One buffer serves all batches but the first: of a large model, memory that is touched anew takes longer than the sum.
-      if (total && into) await core.math.add(total, into)
-      else [total, into] = [into, undefined]
-    }
-    return total
-  } catch (error) {
-    stop.failed = true
-    if (total) core.giveGradients(total)
-    throw error
-  } finally {
-    if (into) core.giveGradients(into)
-    disposeAll(scratch.values())
-  }
 }
 
 function checkLosses(batch: MicroBatch, losses: Float32Array): void {
@@ -188,7 +132,7 @@ class Pass {
   }
 
   /** Gradients are written into `into` when given; `scratch` holds what a pass needs besides, for the next one. */
-  async run(into: Companions | undefined, scratch: Map<string, Tensor<'float32'>>): Promise<PassOutputs> {
+  async run(into: Companions | undefined, scratch: Scratch): Promise<PassOutputs> {
     const { signal } = this.#call.options
     const { session, chunks } = await sessionFor(this.#call, this.#batch.positions.length)
     const own: Tensor[] = []
@@ -246,7 +190,7 @@ class Pass {
   #gradientOutputs(
     into: Companions,
     chunks: TrainingSession['chunks'],
-    scratch: Map<string, Tensor<'float32'>>,
+    scratch: Scratch,
     own: Tensor[],
   ): Record<string, Tensor> {
     const head = headWeightName(this.#core.config)

@@ -9,21 +9,16 @@ import {
 import { gradientName } from '../autodiff/index.js'
 import type { TensorFile } from '../checkpoint/index.js'
 import type { Session, Tensor } from '../runtime/types.js'
-import { microBatches, type MicroBatch } from './batches.js'
+import type { MicroBatch } from './batches.js'
 import { OrtTrainingClient, type ClientOptions } from './client.js'
+import { cutForLanes, runLanes, sideBySide, type GradientBuffers } from './lanes.js'
 import type { ModelCore } from './model-core.js'
 import { companions, disposeAll, type Companions, type Parameter } from './parameters.js'
-import { maxBatchTokens } from './memory-plan.js'
-import { valueGraph, type ValueGraphOptions } from './value-head.js'
+import { valueGraph } from './value-head.js'
 
 /** The file of an exported folder that holds the head, and the version of its layout. */
 export const VALUE_HEAD_FILE = 'value_head.safetensors'
 export const VALUE_HEAD_FORMAT = 1
-
-interface ValueSession {
-  readonly session: Session
-  readonly parameters: readonly string[]
-}
 
 /** Gradients of one pass or call: the policy's part in buffers of the core's, the head's in its own. */
 interface ValueGradients {
@@ -37,10 +32,19 @@ interface Aim {
   readonly loss: ValueLoss
 }
 
+/** What all micro-batches of a call have in common. */
+interface ValueCall {
+  readonly session: Session
+  /** What the graph reads, and has gradients of. */
+  readonly read: readonly Parameter[]
+  readonly aim: Aim | null
+  /** Sequences of the call. */
+  readonly count: number
+  readonly options: CallOptions
+}
+
 /** A decoder with a value head: a critic, and a policy on the same weights where it is asked to be one. */
 export class OrtValueClient extends OrtTrainingClient implements ActorCriticClient {
-  readonly #sessions = new Map<string, Promise<ValueSession>>()
-
   /** @param head the weights of `valueHeadWeights`; like the policy's, they now belong to the client. */
   constructor(core: ModelCore, parameters: readonly Parameter[], head: readonly Parameter[], options: ClientOptions) {
     super(core, parameters, options, head)
@@ -73,64 +77,47 @@ export class OrtValueClient extends OrtTrainingClient implements ActorCriticClie
   }
 
   /** Runs all micro-batches of a call. Gradients belong to the caller; none are kept when it fails. */
-  async #run(sequences: readonly Int32Array[], aim: Aim | null, { signal }: CallOptions) {
+  async #run(sequences: readonly Int32Array[], aim: Aim | null, options: CallOptions) {
+    const { core } = this
     const data = sequences.map((tokens) => ({ tokens, targets: tokens, weights: lastOnly(tokens.length) }))
-    const batches = microBatches(data, {
-      maxTokens: maxBatchTokens(this.core.config, data, this.options.activationBytes),
-    })
+    const batches = cutForLanes(core, data, this.options)
+    if (aim) await core.makeRoom()
+    const { session, inputs } = await this.#session(aim, sideBySide(core, batches.length))
+    const read = [...this.parameters, ...this.heads].filter(({ name }) => inputs.includes(name))
+    const call = { session, read, aim, count: sequences.length, options }
+    const lanes = { ...options, batches: batches.length, buffers: aim ? this.#buffers(inputs) : undefined }
     const values = new Float32Array(sequences.length)
-    if (aim) await this.core.makeRoom()
+    /** Of each micro-batch: they are summed in its order. */
+    const losses: Float32Array[] = []
+    const gradients = await runLanes(core, lanes, async (i, into) => {
+      const found = await this.#pass(call, batches[i]!, into)
+      batches[i]!.datums.forEach((sequence, row) => (values[sequence] = found.values[row]!))
+      if (found.losses) losses[i] = found.losses
+    })
     let sum = 0
-    let total: ValueGradients | undefined
-    try {
-      for (const batch of batches) {
-        signal?.throwIfAborted()
-        const pass = await this.#pass(batch, aim, sequences.length, signal)
-        batch.datums.forEach((sequence, i) => (values[sequence] = pass.values[i]!))
-        for (const loss of pass.losses ?? []) sum += loss
-        if (!pass.gradients) continue
-        if (total) await this.#merge(total, pass.gradients)
-        else total = pass.gradients
-      }
-    } catch (error) {
-      if (total) this.#giveBack(total)
-      throw error
-    }
-    return { values, sum, gradients: total }
-  }
-
-  async #merge(into: ValueGradients, from: ValueGradients): Promise<void> {
-    await this.core.math.add(into.policy, from.policy)
-    await this.core.math.add(into.head, from.head)
-    this.#giveBack(from)
-  }
-
-  #giveBack({ policy, head }: ValueGradients): void {
-    this.core.giveGradients(policy)
-    disposeAll(head.values())
+    for (const ofBatch of losses) for (const loss of ofBatch) sum += loss
+    return { values, sum, gradients }
   }
 
   /** One micro-batch through one graph. Rows and positions of the batch are in one order: one position per sequence. */
-  async #pass(batch: MicroBatch, aim: Aim | null, count: number, signal: AbortSignal | undefined) {
-    const { session, parameters } = await this.#session(aim && { clipRange: aim.loss.clip?.range ?? null })
+  async #pass({ session, read, aim, count, options }: ValueCall, batch: MicroBatch, into: ValueGradients | undefined) {
     const own: Tensor[] = []
-    const gradients = aim ? await this.#takeGradients(parameters) : undefined
     try {
-      const feeds = { ...this.#feeds(batch, aim, count, own), ...this.#weights(parameters) }
-      const written = gradients ? this.#gradientOutputs(gradients, parameters) : {}
-      const wanted = { values: null, ...(aim && { losses: null }), ...written }
-      const found = await session.run(feeds, wanted, signal ? { signal } : {})
-      const read = async (name: string) => {
+      const feeds = this.#feeds(batch, aim, count, own)
+      const wanted: Record<string, Tensor | null> = { values: null, ...(aim && { losses: null }) }
+      for (const { name, weight } of read) {
+        feeds[name] = weight
+        if (into) wanted[gradientName(name)] = (into.policy.get(name) ?? into.head.get(name))!
+      }
+      const found = await session.run(feeds, wanted, options)
+      const take = async (name: string) => {
         own.push(found[name]!)
         return (await found[name]!.read()) as Float32Array
       }
-      const values = await read('values')
-      const losses = aim ? await read('losses') : undefined
+      const values = await take('values')
+      const losses = aim ? await take('losses') : undefined
       if (losses) checkLosses(batch, losses)
-      return { values, losses, gradients }
-    } catch (error) {
-      if (gradients) this.#giveBack(gradients)
-      throw error
+      return { values, losses }
     } finally {
       disposeAll(own)
     }
@@ -156,56 +143,40 @@ export class OrtValueClient extends OrtTrainingClient implements ActorCriticClie
     return { ...feeds, rope_cos: rope_cos!, rope_sin: rope_sin!, ...masks }
   }
 
-  #weights(names: readonly string[]): Record<string, Tensor> {
-    const all = [...this.parameters, ...this.heads].filter(({ name }) => names.includes(name))
-    return Object.fromEntries(all.map(({ name, weight }) => [name, weight]))
-  }
-
-  /** Buffers for the gradients; those that the graph does not write (the output matrix of an untied model) are zeroed. */
-  async #takeGradients(written: readonly string[]): Promise<ValueGradients> {
-    const policy = this.core.takeGradients(this.parameters)
-    for (const [name, tensor] of policy) {
-      if (written.includes(name)) continue
-      if (tensor.data) tensor.data.fill(0)
-      else await tensor.write(new Float32Array(tensor.size))
+  /** Those of the policy that the graph does not write (the output matrix of an untied model) are zeroed. */
+  #buffers(written: readonly string[]): GradientBuffers<ValueGradients> {
+    const { core } = this
+    return {
+      take: async () => {
+        const policy = core.takeGradients(this.parameters)
+        for (const [name, tensor] of policy) {
+          if (written.includes(name)) continue
+          if (tensor.data) tensor.data.fill(0)
+          else await tensor.write(new Float32Array(tensor.size))
+        }
+        return { policy, head: companions(core.runtime, this.heads) }
+      },
+      give: ({ policy, head }) => {
+        core.giveGradients(policy)
+        disposeAll(head.values())
+      },
+      add: async (into, from) => {
+        await core.math.add(into.policy, from.policy)
+        await core.math.add(into.head, from.head)
+      },
     }
-    return { policy, head: companions(this.core.runtime, this.heads) }
   }
 
-  #gradientOutputs({ policy, head }: ValueGradients, names: readonly string[]): Record<string, Tensor> {
-    const buffers = new Map([...policy, ...head])
-    return Object.fromEntries(names.map((name) => [gradientName(name), buffers.get(name)!]))
-  }
-
-  #session(loss: ValueGraphOptions['loss']): Promise<ValueSession> {
-    const key = JSON.stringify(loss)
-    const known = this.#sessions.get(key)
-    if (known) return known
-    const made = this.#compile(loss)
-    this.#sessions.set(key, made)
-    made.catch(() => this.#sessions.delete(key))
-    return made
-  }
-
-  async #compile(loss: ValueGraphOptions['loss']): Promise<ValueSession> {
-    const { model, parameters } = valueGraph(this.core.plan, this.heads, { loss })
-    const weights: Record<string, Tensor> = {}
-    for (const { name, file } of model.weights) if (!file) weights[name] = this.core.frozen.get(name)!
-    const session = await this.core.runtime.createSession(model, { packing: 'none', weights })
-    return { session, parameters }
+  #session(aim: Aim | null, inLane: boolean) {
+    const loss = aim && { clipRange: aim.loss.clip?.range ?? null }
+    const key = ['values', this.heads.map(({ shape }) => shape), loss]
+    return this.core.compiled(key, () => valueGraph(this.core.plan, this.heads, { loss }), { inLane })
   }
 
   protected override beside(): readonly TensorFile[] {
     const read = async (name: string) => this.heads.find((one) => one.name === name)!.weight.read()
     const metadata = { format: 'pt', kind: 'value_head', formatVersion: String(VALUE_HEAD_FORMAT) }
     return [{ name: VALUE_HEAD_FILE, parameters: this.heads, read, metadata }]
-  }
-
-  protected override async disposeSessions(): Promise<void> {
-    for (const made of await Promise.allSettled(this.#sessions.values())) {
-      if (made.status === 'fulfilled') await made.value.session.dispose()
-    }
-    this.#sessions.clear()
   }
 }
 

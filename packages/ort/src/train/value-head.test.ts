@@ -2,8 +2,8 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { CheckpointError, type CriticClient } from '@selfplay/engine'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { CheckpointError, type CriticClient, type ValueResult } from '@selfplay/engine'
 import { describeCritic } from '@selfplay/engine/testing'
 import { gradientName } from '../autodiff/index.js'
 import { openSafetensors, readTensor, writeSafetensors } from '../checkpoint/index.js'
@@ -52,7 +52,7 @@ const plain = { loss: { clipRange: null } } as const
 async function runValues(fixture: Fixture, weights: ReadonlyMap<string, Float32Array>) {
   const { config, batch, seq, ids, numbers } = fixture
   const head = valueHeadWeights(config.hiddenSize)
-  const { model } = valueGraph({ config, training: 'full', file: () => undefined }, head, plain)
+  const model = valueGraph({ config, training: 'full', file: () => undefined }, head, plain)
   const rows = Int32Array.from(numbers.lens, (length, row) => row * seq + length - 1)
   const feeds = {
     ...decoderFeeds(config, ids, seq),
@@ -144,7 +144,7 @@ describe('value graphs', () => {
         for (const clipRange of [null, 0.2]) {
           const g = graph({ providers: ['cpu', 'cuda', 'webgpu'] })
           const plan = { config, training, file: () => undefined }
-          const { outputs } = valueOutputs(g, plan, valueHeadWeights(config.hiddenSize), { loss: { clipRange } })
+          const outputs = valueOutputs(g, plan, valueHeadWeights(config.hiddenSize), { loss: { clipRange } })
           expect(missingKernels(Object.values(outputs), tables)).toEqual([])
         }
       }
@@ -229,6 +229,37 @@ describe('loadCritic', () => {
     expect(refused).toMatchObject({ status: 'rejected', reason: { code: 'disposed' } })
     expect(sessions.size).toBe(0)
     runtime.createSession = create
+  })
+
+  it.each(['qwen2', 'qwen3'])('gives on two threads, side by side, what it gives on one (%s)', async (name) => {
+    const long = Array.from({ length: 24 }, (_, i) =>
+      Int32Array.from({ length: 30 + i }, (_, t) => (7 * i + 5 * t) % 90),
+    )
+    const targets = Float32Array.from(long, (_, i) => Math.sin(i))
+    const train = async (threads: number) => {
+      const own = await createRuntime({ threads })
+      const create = vi.spyOn(own, 'createSession')
+      const critic = await loadCritic(path(name), { runtime: own, slots: 2, contextLength: 64, seed: 3 })
+      create.mockClear()
+      const results = [await critic.forwardBackwardValues(long, targets), await critic.values(long)]
+      const step = await critic.optimStep({ learningRate: 1e-2 })
+      results.push(await critic.forwardBackwardValues(long, targets))
+      const options = create.mock.calls.map(([, given]) => given)
+      await critic.dispose()
+      await own.dispose()
+      return { results, step, options }
+    }
+    const [one, two, again] = [await train(1), await train(2), await train(2)]
+    expect(two.options).toMatchObject([1, 2].map(() => ({ threads: 1, concurrent: true })))
+    expect(again.results).toEqual(two.results)
+    expect(again.step).toEqual(two.step)
+    expect(two.step.gradNorm / one.step.gradNorm).toBeCloseTo(1, 5)
+    const [first, values, next] = two.results as [ValueResult, Float32Array, ValueResult]
+    const [wanted, , later] = one.results as [ValueResult, Float32Array, ValueResult]
+    expect(values).toEqual(first.values)
+    expect(first.loss).toBeCloseTo(wanted.loss, 5)
+    expect(next.loss).toBeCloseTo(later.loss, 4)
+    first.values.forEach((value, i) => expect(value).toBeCloseTo(wanted.values[i]!, 5))
   })
 
   it('trains policy and values with one step on one set of weights', async () => {

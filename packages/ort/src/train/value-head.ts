@@ -67,22 +67,18 @@ export interface ValueGraphOptions {
   readonly loss: { readonly clipRange: number | null } | null
 }
 
-/** A compiled-to-be value graph and what it gives gradients of. */
-export interface ValueGraph {
-  readonly model: SerialisedModel
-  /** Names of the parameters, of decoder and head, that the graph reads as inputs. */
-  readonly parameters: readonly string[]
-}
-
 /**
  * One pass over a micro-batch: `values` [n] at n positions of batch*seq. With a loss, also `losses` [n] and the gradient of
- * their sum with respect to each parameter, under `gradientName(its name)`. Each loss is weights * (V - y)^2, or, clipped,
+ * their sum with respect to each parameter among its inputs, under `gradientName(its name)`. Each loss is weights * (V - y)^2, or, clipped,
  * weights * max((V - y)^2, (old + clip(V - old, -range, range) - y)^2) (Schulman et al. 2017, as its baseline code has it).
  */
-export function valueGraph(plan: TrainingPlan, head: readonly ParameterSpec[], options: ValueGraphOptions): ValueGraph {
+export function valueGraph(
+  plan: TrainingPlan,
+  head: readonly ParameterSpec[],
+  options: ValueGraphOptions,
+): SerialisedModel {
   const g = graph({ providers: ['cpu', 'cuda', 'webgpu'] })
-  const { outputs, parameters } = valueOutputs(g, plan, head, options)
-  return { model: g.outputs(outputs), parameters }
+  return g.outputs(valueOutputs(g, plan, head, options))
 }
 
 /** The values behind {@link valueGraph}, by output name. */
@@ -91,7 +87,7 @@ export function valueOutputs(
   plan: TrainingPlan,
   head: readonly ParameterSpec[],
   { loss }: ValueGraphOptions,
-): { readonly outputs: Record<string, Value>; readonly parameters: readonly string[] } {
+): Record<string, Value> {
   const trained = new Map<string, Value>()
   const weights = planWeights(g, plan, trained)
   const rows = g.input('rows', 'int32', ['n'])
@@ -103,13 +99,12 @@ export function valueOutputs(
   const middle = g.tanh(g.gemm(hidden, of(inner.weight), of(inner.bias), { transB: true }))
   const values = g.reshape(g.gemm(middle, of(outer.weight), of(outer.bias), { transB: true }), ['n'])
   const outputs: Record<string, Value> = { values }
-  const parameters = [...trained.keys()]
-  if (!loss) return { outputs, parameters }
+  if (!loss) return outputs
   const losses = valueLosses(g, values, loss.clipRange)
   const gradients = differentiate(g.reduceSum(losses), [...trained.values()])
   outputs.losses = losses
   for (const [name, parameter] of trained) outputs[gradientName(name)] = gradients.of(parameter)
-  return { outputs, parameters }
+  return outputs
 }
 
 function valueLosses(g: Graph, values: Value, clipRange: number | null): Value {
