@@ -129,18 +129,18 @@ describe('agents', () => {
   })
 
   it.each([
-    { maxConcurrentPolicies: 1, parameters: 10, most: 1 },
-    { maxConcurrentPolicies: 2, parameters: 2e6, most: 2 },
-    { maxConcurrentPolicies: null, parameters: 2e6, most: 1 },
-    { maxConcurrentPolicies: null, parameters: 2e6 - 1, most: 2 },
+    { maxConcurrentPolicies: 1, sideBySide: true, most: 1 },
+    { maxConcurrentPolicies: 2, sideBySide: false, most: 2 },
+    { maxConcurrentPolicies: null, sideBySide: false, most: 1 },
+    { maxConcurrentPolicies: null, sideBySide: true, most: 2 },
   ])(
-    'works on as many policies at once as told: $maxConcurrentPolicies with $parameters parameters',
-    async ({ maxConcurrentPolicies, parameters, most }) => {
+    'works on as many policies at once as told: $maxConcurrentPolicies, made for it: $sideBySide',
+    async ({ maxConcurrentPolicies, sideBySide, most }) => {
       let running = 0
       let found = 0
       const agents = [new ToyClient(), new ToyClient()]
       for (const agent of agents) {
-        Object.assign(agent, { info: { ...agent.info, parameters: { total: parameters, trained: parameters } } })
+        Object.assign(agent, { info: { ...agent.info, sideBySide } })
         agent.onSample = async () => {
           running++
           found = Math.max(found, running)

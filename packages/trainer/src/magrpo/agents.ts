@@ -142,17 +142,14 @@ export function seatAgents(
   return { seats, policies }
 }
 
-/** Policies of fewer parameters are worked on at the same time unless a number is set. */
-const SMALL_POLICY = 2_000_000
-
-/** How many policies are sampled or trained at the same time. */
+/** How many policies are sampled or trained at the same time; without a number, all of those that are made for it. */
 export function policiesAtOnce(
   { maxConcurrentPolicies }: Pick<ResolvedConfig, 'maxConcurrentPolicies'>,
   seats: readonly Pick<Seat, 'policy'>[],
 ): number {
   if (maxConcurrentPolicies !== null) return maxConcurrentPolicies
-  const isSmall = ({ client }: Policy) => client !== null && client.info.parameters.total < SMALL_POLICY
-  return seats.every(({ policy }) => !policy || isSmall(policy)) ? seats.length : 1
+  const fits = ({ client }: Policy) => client?.info.sideBySide === true
+  return seats.every(({ policy }) => !policy || fits(policy)) ? seats.length : 1
 }
 
 function checkAgents(agents: unknown): void {

@@ -151,8 +151,8 @@ export const magrpoConfigSchema = z.strictObject({
   /** How long an abort waits for an update whose first weights have already changed. Default 3. */
   abortGraceSeconds: z.number().nonnegative().default(3),
   /**
-   * Policies with weights of their own that are sampled or trained at the same time. null (default): all where none has 2 million
-   * parameters, since steps of small models leave a processor idle; else 1, which takes least memory.
+   * Policies with weights of their own that are sampled or trained at the same time. null (default): all where every model is so
+   * small that its steps leave a processor idle (`info.sideBySide`); else 1, which takes least memory.
    */
   maxConcurrentPolicies: positiveInt.nullable().default(null),
 })

@@ -189,16 +189,15 @@ export class ToyClient implements TrainingClient {
     return { gradNorm, skipped: false }
   }
 
-  sampler(): Promise<SamplingClient> {
+  async sampler({ signal }: CallOptions = {}): Promise<SamplingClient> {
     this.check()
+    signal?.throwIfAborted()
     const at = this.step
-    return Promise.resolve(
-      new ToySampler(this, () => {
-        this.check()
-        if (this.step !== at) throw new StaleSamplerError('the weights have changed since this sampler was made')
-        return { values: this.weights }
-      }),
-    )
+    return new ToySampler(this, () => {
+      this.check()
+      if (this.step !== at) throw new StaleSamplerError('the weights have changed since this sampler was made')
+      return { values: this.weights }
+    })
   }
 
   snapshot(): Promise<SamplingClient> {
