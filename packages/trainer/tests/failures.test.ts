@@ -262,6 +262,8 @@ describe('bad input', () => {
     [{ temperature: 0 }, /temperature/],
     [{ jointMode: 'cross' as const, numGenerations: 100 }, /100\^2 = 10000 joint answers/],
     [{ trainBatchSize: 2 }, /rolloutBufferSize/],
+    [{ raeDecay: 0.5 }, /raeDecay is of running baselines, but advantageMode is "mean"/],
+    [{ advantageMode: 'rloo' as const, raeInitial: 1 }, /raeInitial.*"rloo": use "rae"/],
     [{ loss: { name: 'cross_entropy' as const } }, /ignores advantages/],
     [{ numTurns: 2, earlyTermination: { threshold: 1 }, earlyTerminationThreshold: 1 }, /both given/],
     [{ earlyTerminationThreshold: 1 }, /numTurns is 1/],
