@@ -69,7 +69,7 @@ export class RunLockedError extends SelfplayError {
   }
 }
 
-/** The mean reward fell from its peak and the config says to stop then. The best checkpoint is kept. */
+/** The mean reward fell from its peak and the config says to stop then. `details.best`: the update whose checkpoint is kept; null: none. */
 export class CollapseError extends SelfplayError {
   constructor(message: string, details?: Record<string, unknown>) {
     super('collapse', message, details)

@@ -2,8 +2,13 @@
 export * from './errors.js'
 export { type Batch, type Dataset, type BatchOptions, type RowAt, batchCount, batches, epochOrder } from './dataset.js'
 export { scheduleFactor, type Schedule } from './schedule.js'
-export * from './run/checkpoint.js'
-export * from './run/collapse.js'
+export {
+  CHECKPOINT_FORMAT,
+  checkpointProblem,
+  listCheckpoints,
+  newestCheckpoint,
+  type SkippedCheckpoint,
+} from './run/checkpoint.js'
 export { JsonlFile } from './run/files.js'
 export { lockRun, type RunLock } from './run/lock.js'
 export { legalName, runFolderName } from './run/legal-name.js'

@@ -1,8 +1,6 @@
-import type { TrainingClient } from '@selfplay/engine'
-
 /** Clients that hold gradients of a step that was refused. Loading a state clears them. */
-const holders = new WeakSet<TrainingClient>()
+const holders = new WeakSet<object>()
 
-export const holdRefusedGradients = (client: TrainingClient): void => void holders.add(client)
-export const holdsRefusedGradients = (client: TrainingClient): boolean => holders.has(client)
-export const forgetRefusedGradients = (client: TrainingClient): boolean => holders.delete(client)
+export const holdRefusedGradients = (client: object): void => void holders.add(client)
+export const holdsRefusedGradients = (client: object): boolean => holders.has(client)
+export const forgetRefusedGradients = (client: object): boolean => holders.delete(client)

@@ -262,6 +262,8 @@ describe('bad input', () => {
     [{ temperature: 0 }, /temperature/],
     [{ jointMode: 'cross' as const, numGenerations: 100 }, /100\^2 = 10000 joint answers/],
     [{ trainBatchSize: 2 }, /rolloutBufferSize/],
+    [{ raeDecay: 0.5 }, /raeDecay is of running baselines, but advantageMode is "mean"/],
+    [{ advantageMode: 'rloo' as const, raeInitial: 1 }, /raeInitial.*"rloo": use "rae"/],
     [{ loss: { name: 'cross_entropy' as const } }, /ignores advantages/],
     [{ numTurns: 2, earlyTermination: { threshold: 1 }, earlyTerminationThreshold: 1 }, /both given/],
     [{ earlyTerminationThreshold: 1 }, /numTurns is 1/],
@@ -322,7 +324,36 @@ describe('guards', () => {
       },
       config: { collapse: { window: 1, stop: true } },
     })
-    expect(failure).toMatchObject({ code: 'collapse', details: { step: 4, peakStep: 3 } })
+    expect(failure).toMatchObject({ code: 'collapse', details: { step: 4, peakStep: 3, best: null } })
+  })
+
+  it.each([
+    ['names the checkpoint that is kept after a collapse', 'run', { checkpointEvery: 1 }, 3],
+    ['claims none without scheduled checkpoints', 'run', { checkpointEvery: 0 }, null],
+    ['claims none without a run folder', undefined, { checkpointEvery: 1 }, null],
+  ])('%s', async (_, name, config, best) => {
+    let call = 0
+    const notices: string[] = []
+    const failure = await trainFailure({
+      rewardFunc: ({ completions }) => {
+        const level = call++ < 3 ? call : -call
+        return completions[0]!.map((_, k) => level + 0.01 * k)
+      },
+      ...(name && { run: join(await temporaryFolder(), name) }),
+      onNotice: ({ code, message }) => void (code === 'collapse' && notices.push(message)),
+      config: { collapse: { window: 1, stop: true }, ...config },
+    })
+    expect(failure).toMatchObject({ code: 'collapse', details: { best } })
+    const told = [String(failure), ...notices].map((text) => /best checkpoint\D*(\d+)/.exec(text)?.[1])
+    const want = best === null ? undefined : String(best)
+    expect(told).toEqual([want, want])
+  })
+
+  it('references without a penalty that compares with them are refused', async () => {
+    const references = [await new ToyClient().snapshot(), null]
+    expect(() => toyTrainer({ references })).toThrow(
+      /references are what config.referenceKl compares with, but it is off/,
+    )
   })
 
   it('a run folder that cannot be written is a typed error', async () => {

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { batches, epochOrder, type Dataset } from '../src/dataset.js'
 import { followSignal, runLimited, settleAll, withDeadline } from '../src/deadline.js'
+import { ConfigError } from '../src/errors.js'
 import { toDatum } from '../src/magrpo/datums.js'
 import { samplingMetrics, turnMetrics } from '../src/magrpo/metrics.js'
 import type { AnalysedNode } from '../src/magrpo/analyse.js'
@@ -59,9 +60,9 @@ describe('scheduleFactor', () => {
     expect(at('cosine', 5)).toBeCloseTo(0.5, 12)
     expect(at('cosine', 2)).toBeCloseTo((1 + Math.cos(0.2 * Math.PI)) / 2, 12)
     expect(at('cosine', 10, 0, 0.1)).toBeCloseTo(0.1, 12)
-    expect(() => scheduleFactor({ kind: 'linear', warmupSteps: 0, finalFraction: 0 }, 0, null)).toThrow(
-      /number of updates/,
-    )
+    const open = () => scheduleFactor({ kind: 'linear', warmupSteps: 0, finalFraction: 0 }, 0, null)
+    expect(open).toThrow(ConfigError)
+    expect(open).toThrow(/linear schedule needs the number of updates/)
   })
 })
 

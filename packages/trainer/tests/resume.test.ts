@@ -3,9 +3,10 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { CheckpointError } from '@selfplay/engine'
 import type { MAGRPOConfig } from '../src/magrpo/config.js'
+import type { MAGRPOTrainerOptions } from '../src/magrpo/trainer.js'
 import type { ExternalTransition, PromptRow } from '../src/magrpo/types.js'
 import { exact, readLines, rows, temporaryFolder, toyTrainer } from './support/setup.js'
-import type { ToyClient } from './support/toy-client.js'
+import { ToyClient } from './support/toy-client.js'
 
 const feedback: ExternalTransition<PromptRow> = ({ agentCompletions, numAgents }) =>
   Array.from({ length: numAgents }, (_, agent) => `a${agentCompletions[agent]!.slice(0, 3)}`)
@@ -28,8 +29,13 @@ const common: MAGRPOConfig = {
   evalInterval: 2,
 }
 
-function setup(run: string, config: MAGRPOConfig, resume = false) {
+function setup(
+  run: string,
+  config: MAGRPOConfig,
+  { resume = false, ...options }: { resume?: boolean } & Partial<MAGRPOTrainerOptions<PromptRow>> = {},
+) {
   return toyTrainer({
+    ...options,
     run: { directory: run, resume },
     trainDataset: rows(5),
     evalDataset: rows(2),
@@ -72,12 +78,12 @@ describe('resume', () => {
         break
       }
     }
-    const second = setup(join(folder, 'killed'), config, true)
+    const second = setup(join(folder, 'killed'), config, { resume: true })
     await second.trainer.train()
     expect(await outcome(join(folder, 'killed'), second.agents)).toEqual(want)
 
     // Leaving the loop writes a checkpoint of update 7 itself.
-    const third = setup(run, config, true)
+    const third = setup(run, config, { resume: true })
     const steps: number[] = []
     for await (const { step } of third.trainer.updates()) steps.push(step)
     expect(steps[0]).toBe(8)
@@ -107,6 +113,46 @@ describe('resume', () => {
     expect(await outcome(join(folder, 'run'), agents)).toEqual(await outcome(join(folder, 'whole'), whole.agents))
   })
 
+  it('compares with the agents at the start of the run, whatever is loaded when it resumes', async () => {
+    const folder = await temporaryFolder()
+    const referenceKl = { coef: 0.2 }
+    const whole = setup(join(folder, 'whole'), { referenceKl })
+    await whole.trainer.train()
+    const run = join(folder, 'run')
+    for await (const { step } of setup(run, { referenceKl }).trainer.updates()) if (step === 7) break
+    const agents = [new ToyClient({ seed: 5 }), new ToyClient({ seed: 6 })]
+    await setup(run, { referenceKl }, { resume: true, agents }).trainer.train()
+    expect(await outcome(run, agents)).toEqual(await outcome(join(folder, 'whole'), whole.agents))
+  })
+
+  it('does not take up a run whose references are gone, unless it is given some', async () => {
+    const folder = await temporaryFolder()
+    const referenceKl = { coef: 0.2 }
+    const whole = setup(join(folder, 'whole'), { referenceKl })
+    await whole.trainer.train()
+    const run = join(folder, 'run')
+    for await (const { step } of setup(run, { referenceKl }).trainer.updates()) if (step === 7) break
+    await rm(join(run, 'reference'), { recursive: true })
+    await expect(setup(run, { referenceKl }, { resume: true }).trainer.train()).rejects.toThrow(
+      /reference.agent_0, the policy that referenceKl stays near, is missing.*pass references: /,
+    )
+    const start = await new ToyClient().snapshot()
+    const second = setup(run, { referenceKl }, { resume: true, references: [start, start] })
+    await second.trainer.train()
+    expect(await outcome(run, second.agents)).toEqual(await outcome(join(folder, 'whole'), whole.agents))
+  })
+
+  it('takes up a run with settings of running baselines that it never had', async () => {
+    const { run, checkpoints } = await interrupted()
+    const directory = join(checkpoints, 'step-00000004')
+    const state = JSON.parse(await readFile(join(directory, 'trainer.json'), 'utf8')) as { config: object }
+    await rewriteTrainer(directory, { ...state, config: { ...state.config, raeDecay: 0.5 } })
+    for await (const { step } of setup(run, {}, { resume: true }).trainer.updates()) {
+      expect(step).toBe(5)
+      break
+    }
+  })
+
   async function interrupted(config: MAGRPOConfig = {}) {
     const run = join(await temporaryFolder(), 'run')
     const { trainer } = setup(run, { checkpointEvery: 2, ...config })
@@ -125,7 +171,7 @@ describe('resume', () => {
       expect(state).toHaveProperty(part)
       const { [part]: _gone, ...rest } = state
       await rewriteTrainer(directory, rest)
-      const failure = await setup(run, { advantageMode: 'rae' }, true)
+      const failure = await setup(run, { advantageMode: 'rae' }, { resume: true })
         .trainer.train()
         .catch((error: unknown) => error)
       expect(failure).toBeInstanceOf(CheckpointError)
@@ -134,7 +180,7 @@ describe('resume', () => {
     await rewriteTrainer(directory, state)
     await rm(join(checkpoints, 'step-00000002'), { recursive: true })
     await rm(join(directory, 'agent_1'), { recursive: true })
-    await expect(setup(run, { advantageMode: 'rae' }, true).trainer.train()).rejects.toThrow(
+    await expect(setup(run, { advantageMode: 'rae' }, { resume: true }).trainer.train()).rejects.toThrow(
       /no complete checkpoint.*agent_1/,
     )
   })
@@ -187,7 +233,7 @@ describe('resume', () => {
   it('check 49: what a save left behind when it was killed is not taken for a checkpoint', async () => {
     const { run, checkpoints } = await interrupted()
     await cp(join(checkpoints, 'step-00000004'), join(checkpoints, '.tmp-step-00000006-1'), { recursive: true })
-    const { trainer } = setup(run, {}, true)
+    const { trainer } = setup(run, {}, { resume: true })
     for await (const { step } of trainer.updates()) {
       expect(step).toBe(5)
       break
@@ -208,7 +254,7 @@ describe('resume', () => {
     for await (const { step } of earlier.trainer.updates()) if (step === 3) break
     expect(notices.join('\n')).toMatch(/step-00000004 is later than update 2.*called set-aside-step-00000004/)
     expect((await readdir(checkpoints)).sort()).toEqual(['set-aside-step-00000004', 'step-00000002', 'step-00000003'])
-    const { trainer } = setup(run, {}, true)
+    const { trainer } = setup(run, {}, { resume: true })
     for await (const { step } of trainer.updates()) {
       expect(step).toBe(4)
       break
@@ -219,7 +265,7 @@ describe('resume', () => {
   it('keeps the checkpoint that it has just written, however many damaged ones are later', async () => {
     const { run, checkpoints } = await interrupted()
     await rm(join(checkpoints, 'step-00000004', 'trainer.json'))
-    const { trainer } = setup(run, { keepCheckpoints: 1, checkpointEvery: 3 }, true)
+    const { trainer } = setup(run, { keepCheckpoints: 1, checkpointEvery: 3 }, { resume: true })
     for await (const { step } of trainer.updates()) if (step === 3) break
     expect((await readdir(checkpoints)).sort()).toEqual(['set-aside-step-00000004', 'step-00000003'])
   })
@@ -227,7 +273,7 @@ describe('resume', () => {
   it('removes what savers that were killed left behind', async () => {
     const { run, checkpoints } = await interrupted()
     await cp(join(checkpoints, 'step-00000004'), join(checkpoints, '.tmp-step-00000006-1'), { recursive: true })
-    const { trainer } = setup(run, {}, true)
+    const { trainer } = setup(run, {}, { resume: true })
     for await (const { step } of trainer.updates()) if (step === 5) break
     expect((await readdir(checkpoints)).filter((name) => name.startsWith('.'))).toEqual([])
   })
@@ -237,19 +283,21 @@ describe('resume', () => {
     const path = join(checkpoints, 'step-00000004', 'manifest.json')
     const manifest = JSON.parse(await readFile(path, 'utf8')) as object
     await writeFile(path, JSON.stringify({ ...manifest, formatVersion: 99 }), 'utf8')
-    await expect(setup(run, {}, true).trainer.train()).rejects.toThrow(/step-00000004: its format version is 99/)
+    await expect(setup(run, {}, { resume: true }).trainer.train()).rejects.toThrow(
+      /step-00000004: its format version is 99/,
+    )
     expect((await readdir(checkpoints)).sort()).toEqual(['step-00000002', 'step-00000004'])
   })
 
   it('refuses other settings, a folder in use, a folder without a run, and lines that are gone', async () => {
     const { run } = await interrupted()
-    await expect(setup(run, { numGenerations: 6 }, true).trainer.train()).rejects.toThrow(
+    await expect(setup(run, { numGenerations: 6 }, { resume: true }).trainer.train()).rejects.toThrow(
       /numGenerations was 4 and is 6/,
     )
     await expect(setup(run, {}).trainer.train()).rejects.toThrow(/already holds a run/)
-    await expect(setup(join(run, 'other'), {}, true).trainer.train()).rejects.toThrow(/no run to resume/)
+    await expect(setup(join(run, 'other'), {}, { resume: true }).trainer.train()).rejects.toThrow(/no run to resume/)
     await truncate(join(run, 'metrics.jsonl'), 10)
-    await expect(setup(run, {}, true).trainer.train()).rejects.toThrow(/metrics.jsonl has 10 bytes/)
+    await expect(setup(run, {}, { resume: true }).trainer.train()).rejects.toThrow(/metrics.jsonl has 10 bytes/)
   })
 
   it('refuses a newer format by name', async () => {
@@ -259,10 +307,10 @@ describe('resume', () => {
       const manifest = JSON.parse(await readFile(path, 'utf8')) as object
       await writeFile(path, JSON.stringify({ ...manifest, formatVersion: 99 }), 'utf8')
     }
-    await expect(setup(run, {}, true).trainer.train()).rejects.toThrow(/format version is 99/)
+    await expect(setup(run, {}, { resume: true }).trainer.train()).rejects.toThrow(/format version is 99/)
     const path = join(run, 'config.json')
     await writeFile(path, JSON.stringify({ formatVersion: 99 }), 'utf8')
-    await expect(setup(run, {}, true).trainer.train()).rejects.toThrow(/layout version 99/)
+    await expect(setup(run, {}, { resume: true }).trainer.train()).rejects.toThrow(/layout version 99/)
   })
 
   it('starts over, and says so, when a run died before its first checkpoint', async () => {
@@ -272,7 +320,7 @@ describe('resume', () => {
       await copyOfKilled(join(folder, 'run'), join(folder, 'killed'))
       break
     }
-    const again = setup(join(folder, 'killed'), { checkpointEvery: 0 }, true)
+    const again = setup(join(folder, 'killed'), { checkpointEvery: 0 }, { resume: true })
     for await (const { step, notices } of again.trainer.updates()) {
       expect(step).toBe(1)
       expect(notices.map(({ code }) => code)).toContain('started_over')

@@ -426,7 +426,7 @@ describe('settings', () => {
     const dataset = always(builder)
     const collapse = { window: 2, drop: 0.5, stop: true }
     await expect(toyRL({ dataset, steps: 20, collapse }).trainer.train()).rejects.toThrow(
-      /update 7: .*collapsed.*update 6/,
+      /update 7: .*collapsed.*update 6; collapse.stop ends the run$/,
     )
     paid = 0
     const { updates } = await collect({ dataset, steps: 10, collapse: { ...collapse, stop: false } })

@@ -98,6 +98,27 @@ describe('wandbTracker', () => {
     }
   })
 
+  it('sends the rows of a trainer that was left and goes on to a run of their own', async () => {
+    const { seen, baseUrl } = await listen()
+    const tracker = wandbTracker({ baseUrl, entity: 'someone', flushSeconds: 0.02 })
+    const { trainer } = toyTrainer({ trackers: [tracker] })
+    for await (const { step } of trainer.updates()) if (step === 2) break
+    await trainer.train()
+    const runs = [...new Set(seen.map(({ path }) => path).filter((path) => path.endsWith('file_stream')))]
+    expect(runs).toHaveLength(2)
+    const parts = runs.map((run) => seen.filter(({ path }) => path === run))
+    expect(parts.map((part) => lines(part).map((row) => row['_step']))).toEqual([
+      [1, 2],
+      [3, 4, 5, 6],
+    ])
+    expect(parts.map((part) => part.at(-1)!.body)).toEqual([
+      { complete: true, exitcode: 1 },
+      { complete: true, exitcode: 0 },
+    ])
+    const named = seen.map(({ body }) => body.variables?.['displayName']).filter((name) => name !== undefined)
+    expect(named).toEqual(['magrpo', 'magrpo (from 2)'])
+  })
+
   it('repeats what failed, without gaps or doubles', async () => {
     const { seen, baseUrl } = await listen(({ body }, count) => (body.files && count < 4 ? 503 : undefined))
     const tracker = wandbTracker({

@@ -2,16 +2,14 @@ import type { CallOptions } from '@selfplay/engine'
 import { deriveSeed } from '@selfplay/env'
 import { followSignal } from '../deadline.js'
 import { ConfigError } from '../errors.js'
-import { Frame } from '../run/frame.js'
-import type { RunOutcome } from '../track/tracker.js'
+import { TrainingLoop, type LoopSchedule } from '../run/training-loop.js'
+import type { MetricsRow, RunOutcome } from '../track/tracker.js'
 import { Samplers, type Table } from './agents.js'
 import { checkEvaluateArgs } from './check-evaluate.js'
 import type { ResolvedConfig } from './config.js'
 import { evaluateRows, type Evaluation } from './evaluate.js'
-import { finishedNotice } from '../run/length.js'
 import { RewardFailures } from './judge.js'
-import type { Notice } from './notices.js'
-import type { Session } from './session.js'
+import type { NoticeCode } from './notices.js'
 import type { TrainerState } from './state.js'
 import type { PromptRow, Task } from './types.js'
 
@@ -37,29 +35,35 @@ export interface EvaluateArgs<Row> extends CallOptions {
 
 const never = new AbortController().signal
 
-/** The frame of a loop that trains agents: how it starts, is interrupted, evaluates and ends. */
-export abstract class AgentLoop<Row extends PromptRow, U> {
+/** A loop that trains agents and measures them by letting them answer. */
+export abstract class AgentLoop<Row extends PromptRow, U extends { readonly step: number }> extends TrainingLoop<
+  TrainerState,
+  U,
+  NoticeCode
+> {
   abstract readonly config: ResolvedConfig
   abstract readonly table: Table
   protected abstract readonly options: Task<Row> & { readonly evalDataset?: readonly Row[] }
-  protected abstract readonly session: Session
   protected readonly samplers = new Samplers()
-  protected readonly frame = new Frame()
-  protected state: TrainerState | null = null
 
-  /** From the first update of this session, the files being open, to the last. */
-  protected abstract loop(signal: AbortSignal): AsyncGenerator<U, void, undefined>
-  /** Called before a run is started or taken up. */
-  protected begin(): Promise<void> {
-    return Promise.resolve()
+  protected get schedule(): LoopSchedule {
+    return { ...this.config, evalEvery: this.config.evalInterval }
   }
-  /** Called when the run has come to its end. */
-  protected finished(): Promise<void> {
-    return Promise.resolve()
+
+  protected get lengthSetting(): string {
+    const { maxSteps, numTrainEpochs } = this.config
+    const isCapped = maxSteps !== null && this.state!.step >= maxSteps
+    return isCapped ? `maxSteps ${maxSteps}` : `numTrainEpochs ${numTrainEpochs}`
   }
-  /** Whether there is all that a checkpoint needs. */
-  protected get resumable(): boolean {
-    return true
+
+  protected override async begin(): Promise<void> {
+    await super.begin()
+    await this.samplers.release() // of an evaluation that goes on while a checkpoint is loaded
+  }
+
+  protected override async ended(outcome: RunOutcome): Promise<void> {
+    await this.samplers.release()
+    await super.ended(outcome)
   }
 
   /**
@@ -76,53 +80,10 @@ export abstract class AgentLoop<Row extends PromptRow, U> {
     return { steps: step, seconds, checkpoint: this.session.checkpoint }
   }
 
-  /** Trains, giving out each finished update. Leaving the loop early keeps what was learnt and writes a checkpoint. */
-  updates({ signal = never }: CallOptions = {}): AsyncGenerator<U, void, undefined> {
-    return this.frame.run(signal, {
-      session: this.session,
-      loop: (own) => this.whole(own),
-      step: () => (this.resumable ? (this.state?.step ?? null) : null),
-      save: () => this.session.save(this.state!),
-      ended: (outcome) => this.end(outcome),
-    })
-  }
-
-  private async *whole(signal: AbortSignal): AsyncGenerator<U, void, undefined> {
-    await this.begin()
-    if (this.state) await this.session.reopen()
-    else this.state = await this.session.start()
-    await this.samplers.release()
-    await this.evaluateIfDue(false, signal)
-    const { step } = this.state
-    yield* this.loop(signal)
-    if (this.state.step === step) await this.session.notice(this.nothingLeft())
-    // Before the last evaluation, which a longer run would not have made: resuming cuts its row, and makes it again if need be.
-    await this.session.save(this.state)
-    await this.evaluateIfDue(true, signal)
-  }
-
-  private nothingLeft(): Notice {
-    const { maxSteps, numTrainEpochs } = this.config
-    const { step } = this.state!
-    const isCapped = maxSteps !== null && step >= maxSteps
-    return finishedNotice(step, isCapped ? `maxSteps ${maxSteps}` : `numTrainEpochs ${numTrainEpochs}`)
-  }
-
-  private async end(outcome: RunOutcome): Promise<void> {
-    await this.samplers.release()
-    if (outcome === 'finished') await this.finished()
-  }
-
-  /** Evaluates when the schedule says so: before the first update, every `evalInterval`, and after the last. */
-  protected async evaluateIfDue(last: boolean, signal: AbortSignal): Promise<void> {
-    const { step, evaluatedAt } = this.state!
-    const { evalInterval } = this.config
-    const due = step === 0 || last || (evalInterval > 0 && step % evalInterval === 0)
-    if (!this.options.evalDataset || !due || evaluatedAt === step) return
+  protected async measure(signal: AbortSignal): Promise<MetricsRow | null> {
+    if (!this.options.evalDataset) return null
     const { metrics } = await this.runEvaluation({ signal })
-    const named = Object.entries(metrics).map(([name, value]) => [`eval/${name}`, value] as const)
-    await this.session.evaluation({ step, ...Object.fromEntries(named) })
-    this.state = { ...this.state!, evaluatedAt: step }
+    return Object.fromEntries(Object.entries(metrics).map(([name, value]) => [`eval/${name}`, value]))
   }
 
   /**

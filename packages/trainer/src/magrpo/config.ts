@@ -6,6 +6,8 @@ import { collapseSetting } from '../run/collapse.js'
 import { parseStrict } from '../strict-config.js'
 
 const positiveInt = z.number().int().positive()
+/** What running baselines are unless they are set. */
+const RAE = { raeDecay: 0.95, raeInitial: 0 }
 const seconds = z.number().positive()
 
 const generation = {
@@ -87,10 +89,10 @@ export const magrpoConfigSchema = z.strictObject({
   advantageMode: z.enum(['mean', 'rloo', 'max', 'none', 'rae']).default('mean'),
   /** Divide by the group's population standard deviation (floor 1e-6). Default true. It scales only: the reference also re-centres, so that all modes coincide. */
   advantageNormalization: z.boolean().default(true),
-  /** Share of the old value that a running baseline keeps per update. Default 0.95. Only for `rae`. */
-  raeDecay: z.number().min(0).lt(1).default(0.95),
-  /** Where running baselines start. Default 0. Only for `rae`. */
-  raeInitial: z.number().default(0),
+  /** Share of the old value that a running baseline keeps per update. Default 0.95. Another one only with `rae`. */
+  raeDecay: z.number().min(0).lt(1).default(RAE.raeDecay),
+  /** Where running baselines start. Default 0. Another one only with `rae`. */
+  raeInitial: z.number().default(RAE.raeInitial),
   /**
    * The loss; null picks `importance_sampling`, or `ppo` when buffers make nodes stale. Normalised by sum unless it says
    * otherwise. Default null.
@@ -236,6 +238,13 @@ function checkOptions(config: ResolvedConfig, agents: number) {
   if (config.loss?.name === 'cross_entropy') {
     throw new ConfigError(
       'config.loss "cross_entropy" ignores advantages: use importance_sampling, ppo, cispo, dro or gspo',
+    )
+  }
+  for (const name of ['raeDecay', 'raeInitial'] as const) {
+    if (config.advantageMode === 'rae' || config[name] === RAE[name]) continue
+    throw new ConfigError(
+      `config.${name} is of running baselines, but advantageMode is "${config.advantageMode}": use "rae", or leave ${name} out`,
+      { [name]: config[name], advantageMode: config.advantageMode },
     )
   }
   if (config.perAgent.length > agents) {

@@ -1,14 +1,11 @@
+import type { RunNotice } from '../run/loop-session.js'
 import type { AnalysedNode } from './analyse.js'
 import type { ResolvedConfig } from './config.js'
 import type { TrainerState } from './state.js'
 import { terminationValue } from './tree.js'
 
 /** Something that a person should know, in words. `code` is stable. */
-export interface Notice {
-  readonly code: NoticeCode
-  readonly level: 'info' | 'warning'
-  readonly message: string
-}
+export type Notice = RunNotice<NoticeCode>
 
 export type NoticeCode =
   | 'resumed'

@@ -1,14 +1,14 @@
 import { z } from 'zod'
 import { CHECKPOINT_FORMAT } from '../run/checkpoint.js'
 import { collapseStateSchema, noCollapse } from '../run/collapse.js'
-import { settingDifferences } from '../run/differences.js'
+import type { RunFile } from '../run/loop-session.js'
+import { lineLengthsSchema } from '../run/run-folder.js'
 import { Random, deriveSeed } from '@selfplay/env'
 import type { BufferedNode } from './buffer.js'
 import type { ResolvedConfig } from './config.js'
 
 const word = z.number().int().nonnegative()
 const count = z.number().int().nonnegative()
-const lengths = z.strictObject({ metrics: count, evaluations: count, rollouts: count, events: count })
 
 const savedSample = z.strictObject({
   agent: count,
@@ -61,7 +61,7 @@ export const trainerStateSchema = z.strictObject({
   told: z.array(z.string()),
   /** Seconds spent training, over all sessions. */
   seconds: z.number().nonnegative(),
-  lines: lengths,
+  lines: lineLengthsSchema,
   config: z.record(z.string(), z.unknown()),
 })
 
@@ -91,7 +91,7 @@ export function initialState(config: ResolvedConfig, policies: number): TrainerS
 }
 
 /** Nodes of a buffer as plain data. */
-export const saveNodes = (nodes: readonly BufferedNode[]): SavedState['buffers'][number] =>
+const saveNodes = (nodes: readonly BufferedNode[]): SavedState['buffers'][number] =>
   nodes.map(({ envStep, turn, samples }) => ({
     envStep,
     turn,
@@ -108,7 +108,7 @@ export const saveNodes = (nodes: readonly BufferedNode[]): SavedState['buffers']
   }))
 
 /** The inverse of {@link saveNodes}. */
-export const loadNodes = (saved: SavedState['buffers'][number]): BufferedNode[] =>
+const loadNodes = (saved: SavedState['buffers'][number]): BufferedNode[] =>
   saved.map(({ envStep, turn, samples }) => ({
     envStep,
     turn,
@@ -125,8 +125,24 @@ export const loadNodes = (saved: SavedState['buffers'][number]): BufferedNode[] 
     })),
   }))
 
+/** How the state stands in a checkpoint. */
+export const trainerFile: RunFile<TrainerState> = {
+  schema: trainerStateSchema.transform(({ formatVersion: _version, lines, config, buffers, ...rest }) => ({
+    state: { ...rest, buffers: buffers.map(loadNodes) },
+    lines,
+    settings: config,
+  })),
+  encode: ({ state: { buffers, ...rest }, lines, settings }) => ({
+    formatVersion: CHECKPOINT_FORMAT,
+    ...rest,
+    buffers: buffers.map(saveNodes),
+    lines,
+    config: settings,
+  }),
+}
+
 /** Options that may differ when a run is taken up again: they decide how long it runs and what is told, not what is learnt. */
-const FREE = new Set([
+const FREE = [
   'numTrainEpochs',
   'maxSteps',
   'loggingSteps',
@@ -137,8 +153,8 @@ const FREE = new Set([
   'maxConsecutiveRewardFailures',
   'abortGraceSeconds',
   'maxConcurrentPolicies',
-])
+]
 
-/** Options whose values differ between a checkpoint and a config, apart from those that may. */
-export const configDifferences = (saved: Readonly<Record<string, unknown>>, config: ResolvedConfig): string[] =>
-  settingDifferences(saved, config, FREE)
+export const freeSettings = ({ advantageMode }: ResolvedConfig): ReadonlySet<string> =>
+  // Without running baselines their settings do nothing, and earlier versions took any.
+  new Set(advantageMode === 'rae' ? FREE : [...FREE, 'raeDecay', 'raeInitial'])

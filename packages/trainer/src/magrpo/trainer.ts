@@ -1,17 +1,19 @@
 import type { CallOptions, ExportOptions, SamplingClient, TrainingClient } from '@selfplay/engine'
 import { batchCount, batches, type Batch, type Dataset } from '../dataset.js'
-import { CollapseError } from '../errors.js'
+import { ConfigError } from '../errors.js'
+import { References } from '../run/references.js'
 import type { RunTarget } from '../run/resume.js'
 import type { Tracker } from '../track/tracker.js'
 import { AgentLoop } from './agent-loop.js'
-import { seatAgents, type Agent, type Table } from './agents.js'
+import { seatAgents, type Agent, type Seat, type Table } from './agents.js'
 import type { AnalysedNode } from './analyse.js'
 import { checkRow, checkTask } from './check-task.js'
 import { resolveConfig, type MAGRPOConfig, type ResolvedConfig } from './config.js'
 import type { Extension } from './extension.js'
 import type { Notice } from './notices.js'
+import { toRecord } from './record.js'
 import { saveAgents } from './save-model.js'
-import { Session } from './session.js'
+import { agentSession, partName, type AgentSession } from './session.js'
 import type { PromptRow, Task, TextCodec } from './types.js'
 import { runUpdate } from './update.js'
 
@@ -26,7 +28,10 @@ export interface MAGRPOTrainerOptions<Row extends PromptRow> extends Task<Row> {
   /** A folder for metrics, rollouts and checkpoints. Default: nothing is written. */
   readonly run?: string | RunTarget
   readonly trackers?: readonly Tracker[]
-  /** Policies that `referenceKl` stays near, one per agent. Default: the agents' weights as they are when the trainer first starts. */
+  /**
+   * Policies that `referenceKl` stays near, one per agent; null: no penalty for this one. Default: the agents as they are when the
+   * run begins, kept with the run. Refused without `referenceKl`.
+   */
   readonly references?: readonly (SamplingClient | null)[]
   readonly onNotice?: (notice: Notice) => void
 }
@@ -67,9 +72,8 @@ export class MAGRPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MAGRPOU
   readonly table: Table
   protected readonly options: MAGRPOTrainerOptions<Row>
   private readonly extension: Extension | null
-  protected readonly session: Session
-  private references: readonly (SamplingClient | null)[] | null = null
-  private readonly ownReferences: SamplingClient[] = []
+  protected readonly session: AgentSession
+  protected override readonly references: References
   private recentSeconds: number[] = []
 
   /** @param extension for relatives of MAGRPO; not for users. */
@@ -81,13 +85,26 @@ export class MAGRPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MAGRPOU
     this.table = seatAgents(agents, this.config, tokenizer)
     checkTask(options, this.config)
     this.extension = extension?.(this.table) ?? null
-    this.session = new Session({
-      run: typeof run === 'string' ? { directory: run } : (run ?? null),
+    if (options.references && !this.config.referenceKl) {
+      throw new ConfigError(
+        'references are what config.referenceKl compares with, but it is off: set it, or leave references out',
+      )
+    }
+    const kept = this.config.referenceKl && !options.references ? this.table.policies : []
+    this.references = new References(
+      kept
+        .filter(({ trained }) => trained)
+        .map((policy) => ({ client: policy.client as TrainingClient, path: `reference/${partName(policy)}` })),
+      { penalty: 'referenceKl', option: 'references' },
+    )
+    this.session = agentSession({
+      run,
       trackers,
       config: this.config,
       table: this.table,
       extension: this.extension,
       onNotice,
+      beforeLoad: () => this.references.restore(this.session.folder!),
     })
   }
 
@@ -104,27 +121,10 @@ export class MAGRPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MAGRPOU
     return { epochs, batchSize, order, seed } as const
   }
 
-  protected override async begin(): Promise<void> {
-    this.references ??= await this.makeReferences()
-  }
-
-  protected override async finished(): Promise<void> {
-    await Promise.all(this.ownReferences.splice(0).map((reference) => reference.dispose()))
-  }
-
-  /** Frozen copies of the policies, taken before a checkpoint is loaded: the start of the run, not of the session. */
-  private async makeReferences(): Promise<(SamplingClient | null)[]> {
-    const { seats, policies } = this.table
-    if (!this.config.referenceKl) return seats.map(() => null)
-    if (this.options.references) return [...this.options.references]
-    const copies = new Map<number, SamplingClient>()
-    for (const { index, client, trained } of policies) {
-      if (!trained) continue
-      const copy = await (client as TrainingClient).snapshot()
-      this.ownReferences.push(copy)
-      copies.set(index, copy)
-    }
-    return seats.map(({ policy }) => (policy ? (copies.get(policy.index) ?? null) : null))
+  /** What each agent is compared with, [agent]. */
+  private referencesNow(): readonly (SamplingClient | null)[] {
+    const own = ({ policy }: Seat) => (policy?.trained ? this.references.of(policy.client!) : null)
+    return this.options.references ?? this.table.seats.map(own)
   }
 
   protected override async *loop(signal: AbortSignal): AsyncGenerator<MAGRPOUpdate, void, undefined> {
@@ -139,7 +139,8 @@ export class MAGRPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MAGRPOU
         const last = batch.last || this.state!.step + 1 === maxSteps
         const whole = { ...batch, endOfEpoch: batch.endOfEpoch || last }
         const update = await this.update(whole, last, totalSteps, signal)
-        await this.afterUpdate(update, signal, last)
+        if (!last && !signal.aborted) await this.evaluateIfDue(false, signal)
+        await this.endUpdate()
         yield { ...update, notices: this.session.pending.splice(0) }
         if (last) break
       }
@@ -152,28 +153,24 @@ export class MAGRPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MAGRPOU
     totalSteps: number | null,
     signal: AbortSignal,
   ): Promise<MAGRPOUpdate> {
-    const { metrics, nodes, notices } = await this.frame.change(
-      signal,
-      this.config.abortGraceSeconds,
-      async (signals) => {
-        const done = await runUpdate(batch, this.state!, {
-          config: this.config,
-          table: this.table,
-          task: this.options,
-          samplers: this.samplers,
-          references: this.references!,
-          extension: this.extension,
-          totalSteps,
-          signal,
-          ...signals,
-        })
-        this.state = done.state
-        return done
-      },
+    const { metrics, nodes, notices } = await this.change(signal, (signals) =>
+      runUpdate(batch, this.state!, {
+        config: this.config,
+        table: this.table,
+        task: this.options,
+        samplers: this.samplers,
+        references: this.referencesNow(),
+        extension: this.extension,
+        totalSteps,
+        signal,
+        ...signals,
+      }),
     )
-    await this.session.update(metrics, nodes, last)
-    for (const notice of notices) await this.session.notice(notice, this.state!.step)
-    return this.describe(metrics, nodes, totalSteps, last)
+    const update = this.describe(metrics, nodes, totalSteps, last)
+    const { step, epoch, isLogged } = update
+    await this.session.update(metrics, () => nodes.map((node) => toRecord(node, { step, epoch })), isLogged)
+    for (const notice of notices) await this.session.notice(notice, step)
+    return update
   }
 
   private describe(
@@ -205,32 +202,6 @@ export class MAGRPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MAGRPOU
       notices: [],
       nodes,
     }
-  }
-
-  private async afterUpdate({ step }: MAGRPOUpdate, signal: AbortSignal, last: boolean): Promise<void> {
-    const { checkpointEvery, collapse } = this.config
-    const collapsed = collapse?.stop === true && this.state!.collapse.collapsed
-    if (!last && !signal.aborted) await this.evaluateIfDue(false, signal)
-    if (checkpointEvery > 0 && step % checkpointEvery === 0) {
-      this.rememberBest()
-      await this.session.save(this.state!)
-    }
-    if (!collapsed) return
-    const { peak } = this.state!.collapse
-    throw new CollapseError(
-      `update ${step}: the mean return has collapsed from its peak of ${peak!.value} at update ${peak!.step}; ` +
-        'collapse.stop ends the run. The best checkpoint is kept',
-      { step, peak: peak!.value, peakStep: peak!.step, best: this.state!.best?.step ?? null },
-    )
-  }
-
-  /** Notes that the checkpoint to be written now is the best so far, if it is. */
-  private rememberBest(): void {
-    const { recent } = this.state!.collapse
-    if (!this.config.collapse || recent.length === 0) return
-    const value = recent.reduce((sum, x) => sum + x, 0) / recent.length
-    const { best, step } = this.state!
-    if (best === null || value > best.value) this.state = { ...this.state!, best: { step, value } }
   }
 
   /** Writes the agents' models to `agent_0/`, `agent_1/`, ... of a folder, and `manifest.json`. */

@@ -1,4 +1,4 @@
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import { CheckpointError, type CallOptions, type ExportOptions, type SamplingClient } from '@selfplay/engine'
 import { batchCount, batches, type Batch } from '../dataset.js'
 import { ConfigError } from '../errors.js'
@@ -9,7 +9,7 @@ import type { ResolvedConfig } from '../magrpo/config.js'
 import { RewardFailures } from '../magrpo/judge.js'
 import type { Notice } from '../magrpo/notices.js'
 import { saveAgents } from '../magrpo/save-model.js'
-import { Session } from '../magrpo/session.js'
+import { agentSession, type AgentSession } from '../magrpo/session.js'
 import type { MAGRPOTrainerOptions } from '../magrpo/trainer.js'
 import type { PromptRow } from '../magrpo/types.js'
 import { policyOptim } from '../magrpo/update.js'
@@ -65,7 +65,7 @@ export class MADPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MADPOUpd
   readonly preference: PreferenceSettings
   readonly table: Table
   protected readonly options: MADPOTrainerOptions<Row>
-  protected readonly session: Session
+  protected readonly session: AgentSession
   private readonly pairsPath: string | null
   private held: readonly PreferencePair[] | null = null
 
@@ -87,16 +87,15 @@ export class MADPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MADPOUpd
     const { config: _config, ...task } = options
     checkTask<Row>(task, common)
     options.trainDataset.forEach((row, index) => checkRow(row, index))
-    const target = typeof run === 'string' ? { directory: run } : (run ?? null)
-    this.pairsPath = target && join(resolve(target.directory), 'pairs.jsonl')
-    this.session = new Session({
-      run: target,
+    this.session = agentSession({
+      run,
       trackers,
       config: common,
       table: this.table,
       extension: { trainer: 'MADPO', settings: { ...preference }, parts: [] },
       onNotice,
     })
+    this.pairsPath = this.session.folder && join(this.session.folder.directory, 'pairs.jsonl')
   }
 
   /** The pairs of this run; null until they have been sampled or read. */
@@ -155,7 +154,7 @@ export class MADPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MADPOUpd
   /** Samples the pairs where there are none yet, then trains on them. */
   protected override async *loop(signal: AbortSignal): AsyncGenerator<MADPOUpdate, void, undefined> {
     const pairs = (this.held ??= await this.findPairs(signal))
-    const { maxSteps, checkpointEvery } = this.config
+    const { maxSteps } = this.config
     const all = batchCount(pairs, this.datasetOptions())!
     const totalSteps = Math.min(all, maxSteps ?? all)
     if (this.state!.step < totalSteps) {
@@ -164,7 +163,7 @@ export class MADPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MADPOUpd
         const last = this.state!.step + 1 === totalSteps
         const update = await this.update(batch, totalSteps, signal)
         if (!last && !signal.aborted) await this.evaluateIfDue(false, signal)
-        if (checkpointEvery > 0 && update.step % checkpointEvery === 0) await this.session.save(this.state!)
+        await this.endUpdate()
         yield { ...update, notices: this.session.pending.splice(0) }
         if (last) break
       }
@@ -175,28 +174,27 @@ export class MADPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MADPOUpd
     const started = performance.now()
     const { config, table } = this
     const { step } = this.state!
-    const { metrics, seconds } = await this.frame.change(
-      signal,
-      config.abortGraceSeconds,
-      async ({ trainSignal, onWeightsChange }) => {
-        const pairs = batch.rows.map(({ row }) => row)
-        const learnt = await learnPairs(table, pairs, {
-          beta: this.preference.dpoBeta,
-          optim: (policy) => policyOptim(policy, step, { config, table, totalSteps }),
-          step,
-          signal: trainSignal,
-          onWeightsChange,
-        })
-        const seconds = (performance.now() - started) / 1000
-        const { cursor, seconds: before } = this.state!
-        this.state = { ...this.state!, step: step + 1, cursor: cursor + 1, seconds: before + seconds }
-        const counts = { step: step + 1, epoch: batch.epoch, pairs: pairs.length }
-        const row: Readonly<Record<string, number>> = { ...counts, ...learnt, 'time/total': seconds }
-        return { metrics: row, seconds }
-      },
-    )
-    const last = step + 1 === totalSteps
-    await this.session.update(metrics, [], last)
+    const { metrics, seconds } = await this.change(signal, async ({ trainSignal, onWeightsChange }) => {
+      const pairs = batch.rows.map(({ row }) => row)
+      const learnt = await learnPairs(table, pairs, {
+        beta: this.preference.dpoBeta,
+        optim: (policy) => policyOptim(policy, step, { config, table, totalSteps }),
+        step,
+        signal: trainSignal,
+        onWeightsChange,
+      })
+      const seconds = (performance.now() - started) / 1000
+      const { cursor, seconds: before } = this.state!
+      const counts = { step: step + 1, epoch: batch.epoch, pairs: pairs.length }
+      const row: Readonly<Record<string, number>> = { ...counts, ...learnt, 'time/total': seconds }
+      return {
+        state: { ...this.state!, step: step + 1, cursor: cursor + 1, seconds: before + seconds },
+        metrics: row,
+        seconds,
+      }
+    })
+    const isLogged = step === 0 || (step + 1) % config.loggingSteps === 0 || step + 1 === totalSteps
+    await this.session.update(metrics, () => [], isLogged)
     return {
       step: step + 1,
       totalSteps,
@@ -207,7 +205,7 @@ export class MADPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MADPOUpd
       seconds,
       elapsedSeconds: this.state!.seconds,
       etaSeconds: seconds * (totalSteps - step - 1),
-      isLogged: step === 0 || (step + 1) % config.loggingSteps === 0 || last,
+      isLogged,
       notices: [],
     }
   }

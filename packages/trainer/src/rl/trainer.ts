@@ -1,11 +1,8 @@
-import { rm } from 'node:fs/promises'
-import { join } from 'node:path'
-import { CheckpointError, type CallOptions, type SamplingClient } from '@selfplay/engine'
+import type { CallOptions } from '@selfplay/engine'
 import type { RLDataset } from '@selfplay/env'
-import { CollapseError } from '../errors.js'
-import { exists } from '../run/files.js'
-import { LoopSession, type RunNotice } from '../run/loop-session.js'
-import { TrainingLoop, type LoopSetup } from '../run/training-loop.js'
+import type { LoopSession, RunNotice } from '../run/loop-session.js'
+import { PolicyLoop, policySession, type LoopSetup } from '../run/policy-loop.js'
+import { References } from '../run/references.js'
 import type { CreditedGroup } from './assemble.js'
 import { FREE_RL_SETTINGS } from './config.js'
 import { rlNotices } from './notices.js'
@@ -40,25 +37,29 @@ export interface RLResult {
   readonly metrics: Readonly<Record<string, number>> | null
 }
 
-const REFERENCE = 'reference'
-
 /**
  * Trains a policy on groups of episodes whose rewards are compared within each group.
  *
  * @throws ConfigError before anything happens, for options that cannot be used; the signal's reason when aborted, after a
  *   checkpoint that resumes; SelfplayError subclasses naming the place for everything else.
  */
-export const trainRL = (config: RLConfig, options: CallOptions = {}): Promise<RLResult> =>
-  new RLTrainer(config).train(options)
+export const trainRL = async (config: RLConfig, options: CallOptions = {}): Promise<RLResult> => {
+  const trainer = new RLTrainer(config)
+  try {
+    return await trainer.train(options)
+  } finally {
+    await trainer.dispose()
+  }
+}
 
 /** The loop behind {@link trainRL}, for those who want to see each update. */
-export class RLTrainer extends TrainingLoop<RLState, RLUpdate> {
+export class RLTrainer extends PolicyLoop<RLState, RLUpdate> {
   readonly config: ResolvedRLConfig
   protected readonly session: LoopSession<RLState>
   protected readonly setup: LoopSetup
   private readonly decode: IdsToText | undefined
   private dataset: RLDataset | null = null
-  private reference: SamplingClient | null = null
+  protected override readonly references: References
   private newest: RLUpdate | null = null
 
   /** @throws ConfigError */
@@ -68,7 +69,12 @@ export class RLTrainer extends TrainingLoop<RLState, RLUpdate> {
     const { settings, client, evaluators, run, trackers, renderer, tokenizer, onNotice = () => {} } = this.config
     this.setup = { ...settings, client, evaluators }
     this.decode = tokenizer && ((ids) => tokenizer.decode(ids))
-    this.session = new LoopSession({
+    const isKept = settings.klPenalty && !this.config.reference
+    this.references = new References(isKept ? [{ client, path: 'reference' }] : [], {
+      penalty: 'klPenalty',
+      option: 'reference',
+    })
+    this.session = policySession({
       kind: 'rl',
       run,
       client,
@@ -79,7 +85,7 @@ export class RLTrainer extends TrainingLoop<RLState, RLUpdate> {
       initialState: () => initialRLState(client.step),
       keepCheckpoints: settings.keepCheckpoints,
       onNotice,
-      beforeLoad: () => this.restoreReference(),
+      beforeLoad: () => this.references.restore(this.session.folder!),
     })
   }
 
@@ -92,40 +98,9 @@ export class RLTrainer extends TrainingLoop<RLState, RLUpdate> {
     return { steps: step, seconds, checkpoint: this.session.checkpoint, metrics: this.newest?.metrics ?? null }
   }
 
-  protected async begin(): Promise<void> {
+  protected override async begin(): Promise<void> {
     this.dataset = await resolveDataset(this.config)
-    const { state, resumed } = await this.session.start()
-    this.state = state
-    if (!resumed) await this.keepReference()
-  }
-
-  /** The policy at the start of the run, as what the penalty compares with; saved with the run, so that resuming finds it. */
-  private async keepReference(): Promise<void> {
-    const { settings, reference, client } = this.config
-    if (!settings.klPenalty || reference) return
-    this.reference = await client.snapshot()
-    const directory = this.referenceFolder
-    if (directory === null) return
-    await rm(directory, { recursive: true, force: true })
-    await client.saveState(directory)
-  }
-
-  /** Never the policy as it is now, nor the model that the client was loaded from: the start of the run. */
-  private async restoreReference(): Promise<void> {
-    const { settings, reference, client } = this.config
-    if (!settings.klPenalty || reference) return
-    const directory = this.referenceFolder!
-    if (!(await exists(directory)))
-      throw new CheckpointError(
-        `${directory}, the policy that klPenalty stays near, is missing: restore it, or pass reference`,
-        { directory },
-      )
-    await client.loadState(directory)
-    this.reference = await client.snapshot()
-  }
-
-  private get referenceFolder(): string | null {
-    return this.session.folder && join(this.session.folder.directory, REFERENCE)
+    await super.begin()
   }
 
   /** Updates of the whole run; NaN before a data set that decides it is there. */
@@ -172,7 +147,7 @@ export class RLTrainer extends TrainingLoop<RLState, RLUpdate> {
       const done = await runRLUpdate(batch.groups, before, {
         client,
         settings,
-        reference: this.config.reference ?? this.reference,
+        reference: this.config.reference ?? this.references.of(client),
         totalSteps,
         batches: this.dataset!.length,
         signal,
@@ -191,40 +166,13 @@ export class RLTrainer extends TrainingLoop<RLState, RLUpdate> {
   }
 
   private async afterUpdate(update: Omit<RLUpdate, 'notices'>, last: boolean, signal: AbortSignal): Promise<void> {
-    const { checkpointEvery, reportEvery, groupsInReport, collapse } = this.config.settings
+    const { reportEvery, groupsInReport } = this.config.settings
     const { step, groups } = update
     if (!last && !signal.aborted) await this.evaluateIfDue(false, signal)
     const { folder } = this.session
     if (folder && reportEvery > 0 && (last || step % reportEvery === 0))
       await writeReport(folder, step, groups.slice(0, groupsInReport), this.decode)
-    if (checkpointEvery > 0 && step % checkpointEvery === 0) {
-      this.rememberBest()
-      await this.save()
-    }
-    if (collapse?.stop !== true || !this.state!.collapse.collapsed) return
-    const { peak } = this.state!.collapse
-    throw new CollapseError(
-      `update ${step}: the mean reward has collapsed from its peak of ${peak!.value} at update ${peak!.step}; ` +
-        'collapse.stop ends the run. The best checkpoint is kept',
-      { step, peak: peak!.value, peakStep: peak!.step, best: this.state!.best?.step ?? null },
-    )
-  }
-
-  /** Notes that the checkpoint to be written now is the best so far, if it is. */
-  private rememberBest(): void {
-    const { best, step, collapse } = this.state!
-    if (!this.config.settings.collapse || collapse.recent.length === 0) return
-    const value = collapse.recent.reduce((sum, x) => sum + x, 0) / collapse.recent.length
-    if (best === null || value > best.value) this.state = { ...this.state!, best: { step, value } }
-  }
-
-  protected override protectedSteps(): number[] {
-    return this.state?.best ? [this.state.best.step] : []
-  }
-
-  protected override async finished(): Promise<void> {
-    await this.reference?.dispose()
-    this.reference = null
+    await this.endUpdate()
   }
 }
 

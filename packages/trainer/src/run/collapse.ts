@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { CollapseError } from '../errors.js'
 
 /** The setting `collapse` of a trainer: null is off, `stop` ends the run at a collapse. */
 export const collapseSetting = z
@@ -9,6 +10,15 @@ export const collapseSetting = z
   })
   .nullable()
   .default({ window: 20, drop: 0.5, stop: false })
+
+/** What of a loop's state is about collapse. */
+interface Watched {
+  /** Finished updates. */
+  readonly step: number
+  readonly collapse?: CollapseState
+  /** The checkpoint with the highest mean, and that mean. */
+  readonly best?: { readonly step: number; readonly value: number } | null
+}
 
 export interface CollapseOptions {
   /** Updates whose mean counts as one value. */
@@ -83,4 +93,23 @@ function standardError(values: readonly number[], mean: number): number {
   if (values.length < 2) return 0
   const variance = values.reduce((sum, x) => sum + (x - mean) ** 2, 0) / (values.length - 1)
   return Math.sqrt(variance / values.length)
+}
+
+/** The state with the checkpoint that is to be written of it as the best so far, if it is. */
+export function noteBest<S extends Watched>(state: S): S {
+  const { step, collapse, best } = state
+  if (!collapse || collapse.recent.length === 0) return state
+  const value = collapse.recent.reduce((sum, x) => sum + x, 0) / collapse.recent.length
+  return best && value <= best.value ? state : { ...state, best: { step, value } }
+}
+
+/** Why a run ends that has collapsed. */
+export function collapseError({ step, collapse, best }: Watched): CollapseError {
+  const { value, step: peakStep } = collapse!.peak!
+  const kept = best ? `. The best checkpoint, that of update ${best.step}, is kept` : ''
+  return new CollapseError(
+    `update ${step}: the mean reward has collapsed from its peak of ${value} at update ${peakStep}; collapse.stop ends the ` +
+      `run${kept}`,
+    { step, peak: value, peakStep, best: best?.step ?? null },
+  )
 }

@@ -30,6 +30,7 @@ export interface FramedLoop<U> {
 /** What is the same in every training loop: only one at a time, interrupted between updates, and ended in order. */
 export class Frame {
   private running = false
+  private retired = false
   /** False from the first changed weight of an update to its end. */
   private consistent = true
 
@@ -45,6 +46,7 @@ export class Frame {
         'this trainer stopped in the middle of an update: make a new one that resumes from a checkpoint',
       )
     }
+    if (this.retired) throw new ConfigError('this trainer was disposed of: make a new one')
     this.running = true
     const own = followSignal(signal)
     let outcome: RunOutcome = 'aborted'
@@ -59,6 +61,13 @@ export class Frame {
       own.release()
       await this.stop(outcome, signal, framed)
     }
+  }
+
+  /** Refuses all further runs. @throws ConfigError during one. */
+  retire(): void {
+    if (this.running)
+      throw new ConfigError('this trainer is still training: abort it or leave its loop, then dispose of it')
+    this.retired = true
   }
 
   /** Runs an update that may change weights. It has to leave all of the state as it is, or as it is after the update. */

@@ -15,11 +15,7 @@ const shown = (value: unknown): string => (value === null ? 'open' : JSON.string
  *
  * @param step finished updates
  */
-export function lengthNotice(
-  saved: Settings,
-  now: Settings,
-  step: number,
-): (RunNotice & { readonly code: 'length_changed' }) | null {
+export function lengthNotice(saved: Settings, now: Settings, step: number): RunNotice<'length_changed'> | null {
   const changed = LENGTHS.filter((name) => name in now && JSON.stringify(saved[name]) !== JSON.stringify(now[name]))
   if (changed.length === 0) return null
   const changes = changed.map((name) => `${name} was ${shown(saved[name])} and is ${shown(now[name])}`).join(', ')
@@ -43,7 +39,7 @@ export function lengthNotice(
 }
 
 /** That there was nothing left to do. @param how the setting to raise, with its value */
-export const finishedNotice = (step: number, how: string): RunNotice & { readonly code: 'already_finished' } => ({
+export const finishedNotice = (step: number, how: string): RunNotice<'already_finished'> => ({
   code: 'already_finished',
   level: 'info',
   message: `the run has had all of its updates (${step}): to lengthen it, resume with more than ${how}`,

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
+import { z } from 'zod'
 import { ConfigError, RunFolderError } from '../errors.js'
 import { JsonlFile, exists, writeFileAtomic } from './files.js'
 import { lockRun, type RunLock } from './lock.js'
@@ -7,13 +8,12 @@ import { lockRun, type RunLock } from './lock.js'
 /** Version of the layout of a run folder. */
 export const RUN_FORMAT = 1
 
+const bytes = z.number().int().nonnegative()
+export const lineLengthsSchema = z
+  .strictObject({ metrics: bytes, evaluations: bytes, rollouts: bytes, events: bytes })
+  .readonly()
 /** Lengths of the run's line files in bytes, as a checkpoint remembers them. */
-export interface LineLengths {
-  readonly metrics: number
-  readonly evaluations: number
-  readonly rollouts: number
-  readonly events: number
-}
+export type LineLengths = z.output<typeof lineLengthsSchema>
 
 export const noLines: LineLengths = { metrics: 0, evaluations: 0, rollouts: 0, events: 0 }
 

@@ -4,9 +4,9 @@ import { z } from 'zod'
 import { batches, type Batch } from '../dataset.js'
 import { optimiserOptions } from '../optimiser-settings.js'
 import { holdRefusedGradients } from '../refused-gradients.js'
-import { LoopSession, type RunNotice } from '../run/loop-session.js'
+import type { LoopSession, RunNotice } from '../run/loop-session.js'
 import type { UpdateSignals } from '../run/frame.js'
-import { TrainingLoop, type LoopSetup } from '../run/training-loop.js'
+import { PolicyLoop, policySession, type LoopSetup } from '../run/policy-loop.js'
 import {
   FREE_SUPERVISED_SETTINGS,
   batchOptions,
@@ -63,7 +63,7 @@ export const trainSupervised = (config: SupervisedConfig, options: CallOptions =
   new SupervisedTrainer(config).train(options)
 
 /** The loop behind {@link trainSupervised}, for those who want to see each update. */
-export class SupervisedTrainer extends TrainingLoop<SupervisedState, SupervisedUpdate> {
+export class SupervisedTrainer extends PolicyLoop<SupervisedState, SupervisedUpdate> {
   readonly config: ResolvedSupervisedConfig
   protected readonly session: LoopSession<SupervisedState>
   protected readonly setup: LoopSetup
@@ -75,7 +75,7 @@ export class SupervisedTrainer extends TrainingLoop<SupervisedState, SupervisedU
     this.config = resolveSupervisedConfig(config)
     const { settings, client, evaluators, run, trackers, renderer, onNotice = () => {} } = this.config
     this.setup = { ...settings, client, evaluators }
-    this.session = new LoopSession({
+    this.session = policySession({
       kind: 'supervised',
       run,
       client,
@@ -107,10 +107,6 @@ export class SupervisedTrainer extends TrainingLoop<SupervisedState, SupervisedU
     return steps !== null && this.state!.step >= steps ? `steps ${steps}` : `epochs ${epochs}`
   }
 
-  protected async begin(): Promise<void> {
-    this.state = (await this.session.start()).state
-  }
-
   protected async *loop(signal: AbortSignal): AsyncGenerator<SupervisedUpdate, void, undefined> {
     const { dataset, settings, totalSteps } = this.config
     if (totalSteps !== null && this.state!.step >= totalSteps) return
@@ -120,7 +116,7 @@ export class SupervisedTrainer extends TrainingLoop<SupervisedState, SupervisedU
       const { step, metrics } = await this.update(batch, signal)
       const last = batch.last || step === totalSteps
       if (!last && !signal.aborted) await this.evaluateIfDue(false, signal)
-      if (settings.checkpointEvery > 0 && step % settings.checkpointEvery === 0) await this.save()
+      await this.endUpdate()
       const nll = metrics['train_mean_nll'] ?? Number.NaN
       this.newest = { step, totalSteps, nll, metrics, notices: this.session.pending.splice(0) }
       this.config.onUpdate?.(this.newest)

@@ -57,7 +57,8 @@ const ABORTED_SECONDS = 1
  * nowhere but into the authorisation header.
  *
  * Rows are queued and delivered in batches in the background, with growing pauses while the service does not answer. Nothing
- * that the service does stops, slows or fails a run. A run that is resumed appears as a run of its own in the same group.
+ * that the service does stops, slows or fails a run. A run that is taken up again, in this process or another, appears as a run
+ * of its own in the same group.
  *
  * @throws ConfigError when `WANDB_API_KEY` is not set, or the address is none that can be used.
  */
@@ -66,7 +67,13 @@ export function wandbTracker(options: WandbOptions = {}): Tracker {
   if (!key) {
     throw new ConfigError('W&B is on, but the environment variable WANDB_API_KEY is not set: set it, or leave W&B off')
   }
-  return new WandbTracker(key, options)
+  const baseUrl = checkBaseUrl(options.baseUrl ?? (process.env['WANDB_BASE_URL'] || 'https://api.wandb.ai'))
+  let run: WandbRun | null = null
+  return {
+    start: (info) => void (run = new WandbRun(key, { ...options, baseUrl }, info)),
+    log: (row) => run?.log(row),
+    finish: async (outcome, call) => run?.finish(outcome, call),
+  }
 }
 
 /** The address without its slashes at the end. It is never quoted: it may hold a password. */
@@ -89,16 +96,16 @@ function messageOf(error: unknown): string {
   return reason === undefined ? error.message : `${error.message} (${reason})`
 }
 
-class WandbTracker implements Tracker {
+/** One run as the service knows it: from its start to its end. */
+class WandbRun {
   private readonly key: string
-  private readonly options: WandbOptions
-  private readonly baseUrl: string
+  private readonly options: WandbOptions & { readonly baseUrl: string }
+  private readonly info: RunInfo
   private readonly stopping = new AbortController()
-  private run: RunInfo | null = null
-  private id = ''
+  private readonly started = Date.now()
+  private readonly id: string
   /** Where rows are posted, once the service knows the run. */
   private stream: string | null = null
-  private started = 0
   /** The row of the newest step: rows of one step become one line. */
   private current: Record<string, number> | null = null
   private queue: string[] = []
@@ -112,22 +119,17 @@ class WandbTracker implements Tracker {
   private off = false
   private told = new Set<string>()
 
-  constructor(key: string, options: WandbOptions) {
+  constructor(key: string, options: WandbOptions & { readonly baseUrl: string }, info: RunInfo) {
     this.key = key
     this.options = options
-    this.baseUrl = checkBaseUrl(options.baseUrl ?? (process.env['WANDB_BASE_URL'] || 'https://api.wandb.ai'))
-  }
-
-  start(run: RunInfo): void {
-    this.run = run
-    this.started = Date.now()
-    const place = `${run.name}/${run.resumedAt}/${this.started}`
+    this.info = info
+    const place = `${info.name}/${info.resumedAt}/${this.started}`
     this.id = createHash('sha256').update(place, 'utf8').digest('hex').slice(0, 12)
     this.schedule(0)
   }
 
   log(row: MetricsRow): void {
-    if (this.off || !this.run) return
+    if (this.off) return
     const step = row['step'] ?? 0
     if (this.current && this.current['_step'] !== step) this.closeRow()
     const now = Date.now()
@@ -141,7 +143,7 @@ class WandbTracker implements Tracker {
   }
 
   async finish(outcome: RunOutcome, { signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    if (this.off || !this.run) return
+    if (this.off) return
     clearTimeout(this.timer)
     this.closeRow()
     const { finishSeconds = FINISH_SECONDS } = this.options
@@ -243,7 +245,7 @@ class WandbTracker implements Tracker {
   /** Makes the run known. Returns where its rows go. */
   private async register(): Promise<string> {
     const { project = 'selfplay', tags = [] } = this.options
-    const { name, config, resumedAt } = this.run!
+    const { name, config, resumedAt } = this.info
     const entity = this.options.entity ?? (await this.ownEntity())
     const displayName = resumedAt > 0 ? `${name} (from ${resumedAt})` : name
     const wrapped = Object.fromEntries(Object.entries(config).map(([option, value]) => [option, { value }]))
@@ -275,7 +277,7 @@ class WandbTracker implements Tracker {
   }
 
   private async post(path: string, body: unknown): Promise<unknown> {
-    const response = await fetch(`${this.baseUrl}${path}`, {
+    const response = await fetch(`${this.options.baseUrl}${path}`, {
       method: 'POST',
       headers: {
         'content-type': 'application/json',
