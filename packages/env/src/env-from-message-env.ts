@@ -22,7 +22,7 @@ import {
   type ParseErrorPolicy,
   type ParsedErrorPolicy,
 } from './parse-error-policy.js'
-import { parseLimits, type RolloutLimits } from './rollout/limits.js'
+import { rolloutLimitsSchema, type RolloutLimits } from './rollout/limits.js'
 import type { StopReason } from './stop-reason.js'
 import type {
   Action,
@@ -74,7 +74,7 @@ const optionsSchema = z.strictObject({
   terminateOnLength: z.boolean().default(true),
   parseErrorPolicy: parseErrorPolicySchema.nullable().default(null),
   history: z.enum(['sampled', 'template']).default('sampled'),
-  rolloutLimits: z.record(z.string(), z.unknown()).nullable().default(null),
+  rolloutLimits: rolloutLimitsSchema.nullable().default(null),
 })
 
 /** Turns a task that speaks in messages into one that speaks in tokens. All options are readable properties. */
@@ -111,7 +111,7 @@ export class EnvFromMessageEnv implements Env {
     this.terminateOnLength = options.terminateOnLength
     this.parseErrorPolicy = options.parseErrorPolicy
     this.history = options.history
-    this.rolloutLimits = rest.rolloutLimits ? parseLimits(rest.rolloutLimits, 'EnvFromMessageEnv.rolloutLimits') : null
+    this.rolloutLimits = options.rolloutLimits
     this.#tokens = createTranscript(renderer, { history: this.history, tools: messageEnv.tools ?? [] })
   }
 

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import type { SamplingClient, TrainingClient } from '@selfplay/engine'
 import { datasetOf, groupOf, type EnvGroupBuilder, type RLDataset } from '@selfplay/env'
 import { byteTokenizer } from '@selfplay/env/testing'
-import { SamplerGapError } from '../src/errors.js'
+import { ConfigError, SamplerGapError } from '../src/errors.js'
 import { creditBatch } from '../src/rl/assemble.js'
 import { fromGroupRecord, parseGroupRecord } from '../src/rl/record.js'
 import { rolloutEvaluator } from '../src/rl/rollout-evaluator.js'
@@ -336,9 +336,24 @@ describe('settings', () => {
     expect(() => toyRL(broken)).toThrow(message)
   })
 
-  it('refuses limits, strategies and data sets that do not exist', async () => {
-    await expect(toyRL({ limits: { maxTurn: 1 } }).trainer.train()).rejects.toThrow(/maxTurns/)
-    await expect(toyRL({ strategy: { kind: 'hope' } }).trainer.train()).rejects.toThrow(/hope/)
+  it.each<[string, object, RegExp]>([
+    ['a misspelt limit', { limits: { maxTurn: 1 } }, /limits has no option "maxTurn": did you mean "maxTurns"/],
+    ['a limit that is none', { limits: { maxTurns: 0 } }, /limits\.maxTurns/],
+    ['an unknown strategy', { strategy: { kind: 'hope' } }, /expected fail-fast, retry or minimum-viable, got "hope"/],
+    ['a misspelt option of a strategy', { strategy: { kind: 'retry', maxRetrys: 1 } }, /did you mean "maxRetries"/],
+  ])('refuses %s before anything happens, in a run and in an evaluator', (_, part, message) => {
+    expect(() => toyRL(part)).toThrow(ConfigError)
+    expect(() => toyRL(part)).toThrow(message)
+    expect(() => rolloutEvaluator('test', [], part)).toThrow(ConfigError)
+    expect(() => rolloutEvaluator('test', [], part)).toThrow(message)
+  })
+
+  it('refuses evaluators whose options cannot be used', () => {
+    expect(() => rolloutEvaluator('test', [], { temperature: -1 })).toThrow(/temperature/)
+    expect(() => rolloutEvaluator('test', [], { temprature: 1 } as object)).toThrow(/did you mean "temperature"/)
+  })
+
+  it('refuses data sets that do not exist', async () => {
     await expect(toyRL({ dataset: always() }).trainer.train()).rejects.toThrow(/batch 0 of the data set has no groups/)
     await expect(toyRL({ dataset: () => letters() }).trainer.train()).rejects.toThrow(/pass renderer too/)
   })

@@ -31,7 +31,7 @@ const checkNames = namesOf<RolloutOptions>('runRollout', 'env', 'sample', 'limit
 export function runRollout(options: RolloutOptions): Promise<Trajectory> {
   checkNames(options)
   const { env, sample, limits = {}, seed, signal = neverAborted } = options
-  return new Rollout(env, sample, limitsFor(env, parseLimits(limits, 'limits')), seed, signal).run()
+  return new Rollout(env, sample, limitsFor(env, parseLimits(limits)), seed, signal).run()
 }
 
 const NOTHING = new Int32Array(0)

@@ -38,8 +38,13 @@ export interface SourceOptions {
   readonly filter: GroupRunOptions['filter']
 }
 
-/** How the run's settings sample. */
-function samplerOptions({ temperature, topK, topP, maxTokens }: ResolvedRLSettings): SamplerOptions {
+/** How settings sample. */
+export function samplerOptions({
+  temperature,
+  topK,
+  topP,
+  maxTokens,
+}: Pick<ResolvedRLSettings, 'temperature' | 'topK' | 'topP' | 'maxTokens'>): SamplerOptions {
   return {
     temperature,
     topP,
@@ -51,9 +56,8 @@ function samplerOptions({ temperature, topK, topP, maxTokens }: ResolvedRLSettin
 function groupOptions({ settings, filter }: SourceOptions): Omit<GroupRunOptions, 'sample'> {
   const { limits, strategy, concurrency, rewardTimeoutSeconds } = settings
   return {
-    // Checked by the runner, which knows all of them.
-    limits: limits as NonNullable<GroupRunOptions['limits']>,
-    strategy: strategy as NonNullable<GroupRunOptions['strategy']>,
+    limits,
+    strategy,
     concurrency,
     rewardTimeoutSeconds,
     ...(filter && { filter }),
