@@ -6,9 +6,12 @@ import { datasetOf, groupOf, type EnvGroupBuilder, type RLDataset } from '@selfp
 import { byteTokenizer } from '@selfplay/env/testing'
 import { ConfigError, SamplerGapError } from '../src/errors.js'
 import { creditBatch } from '../src/rl/assemble.js'
+import { resolveRLConfig } from '../src/rl/options.js'
 import { fromGroupRecord, parseGroupRecord } from '../src/rl/record.js'
 import { rolloutEvaluator } from '../src/rl/rollout-evaluator.js'
 import { trainRL, type RLUpdate } from '../src/rl/trainer.js'
+import { initialRLState } from '../src/rl/state.js'
+import { runRLUpdate } from '../src/rl/update.js'
 import { LetterEnv, letterGroup, letters, toyRL } from './support/rl.js'
 import { exact, readLines, temporaryFolder } from './support/setup.js'
 import { ToyClient } from './support/toy-client.js'
@@ -274,6 +277,14 @@ describe('the KL penalty', () => {
     const { rows } = await collect({ client, steps: 6, klPenalty: { coef: 0.01 } })
     expect(Math.abs(rows[0]!['kl_policy_base']!)).toBeLessThan(1e-6)
     expect(rows[5]!['kl_policy_base']).toBeGreaterThan(1e-3)
+  })
+
+  it('refuses to go without the reference that it compares with', async () => {
+    const { client } = toyRL()
+    const { settings } = resolveRLConfig({ client, dataset: letters(), learningRate: 1, klPenalty: { coef: 1 } })
+    const signal = new AbortController().signal
+    const context = { client, settings, reference: null, totalSteps: 1, batches: 1, signal, trainSignal: signal }
+    await expect(runRLUpdate([], initialRLState(0), context)).rejects.toThrow(/there is none: pass reference/)
   })
 
   it('holds the policy near, also against a reference of its own', async () => {

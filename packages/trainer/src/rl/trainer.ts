@@ -95,19 +95,20 @@ export class RLTrainer extends TrainingLoop<RLState, RLUpdate> {
   protected async begin(): Promise<void> {
     this.dataset = await resolveDataset(this.config)
     const { state, resumed } = await this.session.start()
-    this.state = state
     if (!resumed) await this.keepReference()
+    this.state = state // last: with a state, a second try goes on as if all of this had been done
   }
 
   /** The policy at the start of the run, as what the penalty compares with; saved with the run, so that resuming finds it. */
   private async keepReference(): Promise<void> {
     const { settings, reference, client } = this.config
     if (!settings.klPenalty || reference) return
-    this.reference = await client.snapshot()
     const directory = this.referenceFolder
-    if (directory === null) return
-    await rm(directory, { recursive: true, force: true })
-    await client.saveState(directory)
+    if (directory !== null) {
+      await rm(directory, { recursive: true, force: true })
+      await client.saveState(directory)
+    }
+    this.reference = await client.snapshot()
   }
 
   /** Never the policy as it is now, nor the model that the client was loaded from: the start of the run. */

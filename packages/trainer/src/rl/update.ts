@@ -1,5 +1,6 @@
 import type { SamplingClient, TrainingClient } from '@selfplay/engine'
 import { ConsecutiveFailuresError, type TrajectoryGroup } from '@selfplay/env'
+import { ConfigError } from '../errors.js'
 import { watchForCollapse } from '../run/collapse.js'
 import { optimiserOptions } from '../optimiser-settings.js'
 import { assembleDatums, creditBatch, type CreditedGroup, type MemberDatums } from './assemble.js'
@@ -19,7 +20,7 @@ import { trainSubsteps, type Learnt, type RLDatum } from './substeps.js'
 export interface RLUpdateContext {
   readonly client: TrainingClient
   readonly settings: ResolvedRLSettings
-  /** What `klPenalty` compares with; null without one. */
+  /** What `klPenalty` compares with; null only without one. */
   readonly reference: SamplingClient | null
   readonly totalSteps: number
   /** Batches of one pass over the data set. */
@@ -43,7 +44,8 @@ export interface RLUpdateResult {
  * One update from the groups of one batch: credit, training sequences, KL penalty, optimiser steps. Changes the weights and
  * nothing else; the new state is returned.
  *
- * @throws ConsecutiveFailuresError when too many groups in a row have failed; what `trainSubsteps` throws.
+ * @throws ConsecutiveFailuresError when too many groups in a row have failed; ConfigError for `klPenalty` without a reference;
+ *   what `trainSubsteps` throws.
  */
 export async function runRLUpdate(
   groups: readonly TrajectoryGroup[],
@@ -115,7 +117,11 @@ async function withKlPenalty(
   { settings, reference, signal }: RLUpdateContext,
 ): Promise<Penalised> {
   const data = members.flatMap((member) => member.data)
-  if (!settings.klPenalty || !reference) return { data, kl: null }
+  if (!settings.klPenalty) return { data, kl: null }
+  if (!reference)
+    throw new ConfigError(
+      'klPenalty compares with a reference policy, and there is none: pass reference, or leave it out',
+    )
   const episodes = members.map((member) => member.data.map(({ datum }) => datum))
   const references = await referenceLogprobs(reference, episodes, { signal })
   const { episodes: penalised, kl } = penaliseKl(episodes, references, settings.klPenalty)
