@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import type { SamplingClient, TrainingClient } from '@selfplay/engine'
 import { datasetOf, groupOf, type EnvGroupBuilder, type RLDataset } from '@selfplay/env'
 import { byteTokenizer } from '@selfplay/env/testing'
+import { getRenderer } from '@selfplay/renderers'
 import { ConfigError, SamplerGapError } from '../src/errors.js'
 import { creditBatch } from '../src/rl/assemble.js'
 import { resolveRLConfig } from '../src/rl/options.js'
@@ -298,6 +299,37 @@ describe('the KL penalty', () => {
     expect(await kl(2, 1)).toBeLessThan(free / 2)
     const other = await new ToyClient({ seed: 4 }).snapshot()
     expect(await kl(0, 0, other)).not.toBe(free)
+  })
+})
+
+describe('an abort', () => {
+  const forever = () => new Promise<never>(() => {})
+  const endless: RLDataset = { length: 1, getBatch: forever }
+
+  it.each<[string, Parameters<typeof toyRL>[0]]>([
+    ['a batch', { dataset: endless }],
+    ['a batch that is sampled ahead', { dataset: endless, offPolicy: { maxStaleness: 1 } }],
+    ['a data set', { dataset: forever, renderer: getRenderer('chatml', byteTokenizer()) }],
+    ['the batch of an evaluator', { evaluators: [rolloutEvaluator('test', endless)] }],
+  ])('does not wait for %s that never comes', async (_, part) => {
+    const controller = new AbortController()
+    setTimeout(() => controller.abort(new Error('enough')), 20)
+    await expect(toyRL(part).trainer.train({ signal: controller.signal })).rejects.toThrow('enough')
+  })
+
+  it('is told to the data set', async () => {
+    const controller = new AbortController()
+    const heard: unknown[] = []
+    const dataset: RLDataset = {
+      length: 1,
+      getBatch: (_, { signal }) => {
+        signal.addEventListener('abort', () => heard.push(signal.reason))
+        controller.abort(new Error('enough'))
+        return forever()
+      },
+    }
+    await expect(toyRL({ dataset }).trainer.train({ signal: controller.signal })).rejects.toThrow('enough')
+    expect(heard).toEqual([new Error('enough')])
   })
 })
 

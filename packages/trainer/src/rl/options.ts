@@ -3,6 +3,7 @@ import type { GroupRunOptions, RLDataset } from '@selfplay/env'
 import { getRenderer, type Renderer, type Tokenizer } from '@selfplay/renderers'
 import { z } from 'zod'
 import { checkAnswerLength } from '../check-answer-length.js'
+import { withDeadline } from '../deadline.js'
 import { ConfigError } from '../errors.js'
 import { checkEvaluators, type Evaluator } from '../evaluate/evaluator.js'
 import { lockSchema } from '../run/check-outside.js'
@@ -160,12 +161,22 @@ export function resolveText(
   return { tokenizer, renderer: getRenderer(format, tokenizer) }
 }
 
-/** The data set of a run. @throws ConfigError when it is to be made and there is no renderer, or what was made is none */
-export async function resolveDataset({ dataset, renderer }: ResolvedRLConfig): Promise<RLDataset> {
+/**
+ * The data set of a run.
+ *
+ * @throws ConfigError when it is to be made and there is no renderer, or what was made is none; the signal's reason when aborted
+ */
+export async function resolveDataset({ dataset, renderer }: ResolvedRLConfig, signal: AbortSignal): Promise<RLDataset> {
   if (typeof dataset === 'function' && !renderer)
     throw new ConfigError('dataset is a function of {renderer, tokenizer}: pass renderer too')
   const made =
-    typeof dataset === 'function' ? await dataset({ renderer: renderer!, tokenizer: renderer!.tokenizer }) : dataset
+    typeof dataset === 'function'
+      ? await withDeadline(() => dataset({ renderer: renderer!, tokenizer: renderer!.tokenizer }), {
+          seconds: Infinity,
+          signal,
+          what: 'dataset',
+        })
+      : dataset
   if (has<RLDataset>('getBatch', 'length')(made) && Number.isInteger(made.length) && made.length > 0) return made
   throw new ConfigError(`dataset: expected getBatch and a length of at least 1, got length ${String(made?.length)}`)
 }

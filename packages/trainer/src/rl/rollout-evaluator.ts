@@ -4,7 +4,7 @@ import type { Evaluator } from '../evaluate/evaluator.js'
 import { parseStrict } from '../strict-config.js'
 import { rlSettings } from './config.js'
 import { groupMetrics } from './measure.js'
-import { samplerOptions } from './sources.js'
+import { batchOf, samplerOptions } from './sources.js'
 
 const optionsSchema = z
   .strictObject(rlSettings)
@@ -34,7 +34,7 @@ export function rolloutEvaluator(
     async evaluate({ sampler, seed, signal }) {
       const sample = clientSampler(await sampler(), samplerOptions(sampling))
       const groups = []
-      for (const [index, builders] of (await batchesOf(dataset)).entries()) {
+      for (const [index, builders] of (await batchesOf(dataset, signal)).entries()) {
         const own = deriveSeed(seed, index)
         groups.push(...(await runGroups(builders, { sample, limits, strategy, concurrency, seed: own, signal })))
       }
@@ -43,9 +43,12 @@ export function rolloutEvaluator(
   }
 }
 
-async function batchesOf(dataset: RLDataset | readonly EnvGroupBuilder[]): Promise<(readonly EnvGroupBuilder[])[]> {
+async function batchesOf(
+  dataset: RLDataset | readonly EnvGroupBuilder[],
+  signal: AbortSignal,
+): Promise<(readonly EnvGroupBuilder[])[]> {
   if (!('getBatch' in dataset)) return [dataset]
   const batches: (readonly EnvGroupBuilder[])[] = []
-  for (let index = 0; index < dataset.length; index++) batches.push(await dataset.getBatch(index))
+  for (let index = 0; index < dataset.length; index++) batches.push(await batchOf(dataset, index, signal))
   return batches
 }

@@ -1,6 +1,7 @@
 import type { TrainingClient } from '@selfplay/engine'
 import {
   clientSampler,
+  deriveSeed,
   runGroup,
   runGroups,
   type EnvGroupBuilder,
@@ -9,8 +10,8 @@ import {
   type SamplerOptions,
   type TrajectoryGroup,
 } from '@selfplay/env'
+import { withDeadline } from '../deadline.js'
 import { DatasetError } from '../errors.js'
-import { deriveSeed } from '@selfplay/env'
 import type { ResolvedRLSettings } from './config.js'
 import { PacedProducer } from './producer.js'
 import { Snapshots } from './snapshots.js'
@@ -67,10 +68,14 @@ function groupOptions({ settings, filter }: SourceOptions): Omit<GroupRunOptions
 /** The seed of the samples of update `step`; group k of it has `deriveSeed(seed, k)`. */
 const batchSeed = (seed: number, step: number): number => deriveSeed(seed, 'rollouts', step)
 
+/** A batch of a data set. @throws what the data set throws; the signal's reason when aborted, however long it takes. */
+export const batchOf = (dataset: RLDataset, index: number, signal: AbortSignal): Promise<readonly EnvGroupBuilder[]> =>
+  withDeadline((inner) => dataset.getBatch(index, { signal: inner }), { seconds: Infinity, signal, what: 'getBatch' })
+
 /** The builders of update `step`; the data set is gone through again and again. @throws DatasetError for an empty batch */
-async function buildersOf(dataset: RLDataset, step: number): Promise<readonly EnvGroupBuilder[]> {
+async function buildersOf(dataset: RLDataset, step: number, signal: AbortSignal): Promise<readonly EnvGroupBuilder[]> {
   const index = step % dataset.length
-  const builders = await dataset.getBatch(index)
+  const builders = await batchOf(dataset, index, signal)
   if (builders.length > 0) return builders
   throw new DatasetError(`batch ${index} of the data set has no groups: expected at least one`, { batch: index })
 }
@@ -81,7 +86,7 @@ export function synchronousSource(options: SourceOptions): GroupSource {
   return {
     async next(step, signal) {
       const started = performance.now()
-      const builders = await buildersOf(dataset, step)
+      const builders = await buildersOf(dataset, step, signal)
       const sampler = await client.sampler()
       try {
         const sample = clientSampler(sampler, samplerOptions(settings))
@@ -116,7 +121,7 @@ export async function pacedSource(
       ...bounds,
       maxStaleness: settings.offPolicy!.maxStaleness,
       workers: settings.offPolicy!.workers,
-      getBatch: (index) => buildersOf(dataset, index),
+      getBatch: (index, inner) => buildersOf(dataset, index, inner),
       makeGroup: (builder, { batch, group: index }, inner) =>
         snapshots.use(async (sampler) => {
           const started = performance.now()

@@ -92,8 +92,8 @@ export class RLTrainer extends TrainingLoop<RLState, RLUpdate> {
     return { steps: step, seconds, checkpoint: this.session.checkpoint, metrics: this.newest?.metrics ?? null }
   }
 
-  protected async begin(): Promise<void> {
-    this.dataset = await resolveDataset(this.config)
+  protected async begin(signal: AbortSignal): Promise<void> {
+    this.dataset = await resolveDataset(this.config, signal)
     const { state, resumed } = await this.session.start()
     if (!resumed) await this.keepReference()
     this.state = state // last: with a state, a second try goes on as if all of this had been done

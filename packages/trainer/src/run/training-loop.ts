@@ -33,7 +33,7 @@ export abstract class TrainingLoop<S extends TrainingState, U extends { readonly
   /** Updates of the whole run; null while an async data set keeps its length to itself. */
   abstract get totalSteps(): number | null
   /** Called once, before the first update of this session. `resumed`: the state is that of a checkpoint. */
-  protected abstract begin(): Promise<void>
+  protected abstract begin(signal: AbortSignal): Promise<void>
   /** The setting that ends the run, with its value. */
   protected abstract get lengthSetting(): string
   protected abstract loop(signal: AbortSignal): AsyncGenerator<U, void, undefined>
@@ -61,7 +61,7 @@ export abstract class TrainingLoop<S extends TrainingState, U extends { readonly
 
   private async *whole(signal: AbortSignal): AsyncGenerator<U, void, undefined> {
     if (this.state) await this.session.reopen()
-    else await this.begin()
+    else await this.begin(signal)
     await this.evaluateIfDue(false, signal)
     const { step } = this.state!
     yield* this.loop(signal)
