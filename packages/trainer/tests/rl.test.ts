@@ -251,6 +251,7 @@ describe('trainRL', () => {
       toyRL({ ...all.config, client: new ToyClient(), maxConsecutiveFailures: 2, steps: 9 }).trainer.train(),
     )
     expect(String(failure)).toMatch(/2 groups in a row failed.*judge away 1/)
+    expect(failure).toMatchObject({ cause: { message: expect.stringMatching(/^reward: .*judge away 1$/) as string } })
     // Nothing has ever worked: no need to wait for ten.
     await expect(toyRL({ dataset: always(sick) }).trainer.train()).rejects.toThrow(/1 groups in a row failed/)
   })

@@ -1,5 +1,5 @@
 import type { SamplingClient, TrainingClient } from '@selfplay/engine'
-import { ConsecutiveFailuresError, type TrajectoryGroup } from '@selfplay/env'
+import { FailureGuard, type GroupCounts, type TrajectoryGroup } from '@selfplay/env'
 import { ConfigError } from '../errors.js'
 import { watchForCollapse } from '../run/collapse.js'
 import { optimiserOptions } from '../optimiser-settings.js'
@@ -171,37 +171,19 @@ function creditMetrics(credited: readonly CreditedGroup[]): Record<string, numbe
 /**
  * Counts failed groups in a row over updates.
  *
- * @throws ConsecutiveFailuresError with the first cause, when there are too many or nothing has worked so far.
+ * @throws ConsecutiveFailuresError when there are too many or nothing has worked so far.
  */
-function countFailures(
-  before: RLState['failures'],
-  groups: readonly TrajectoryGroup[],
-  limit: number,
-): RLState['failures'] {
-  let { succeeded, consecutive, first } = before
-  for (const group of groups) {
-    if (group.status !== 'failed') {
-      succeeded++
-      consecutive = 0
-      first = null
-      continue
-    }
-    const failure = group.failures[0]
-    first ??= failure ? `${failure.boundary}: ${failure.code}: ${failure.message}` : (group.reason ?? 'no reason given')
-    consecutive++
-    if (consecutive >= limit) throw tooMany(consecutive, first)
-  }
-  if (succeeded === 0 && first !== null) throw tooMany(consecutive, first)
-  return { succeeded, consecutive, first }
+function countFailures(before: GroupCounts, groups: readonly TrajectoryGroup[], limit: number): GroupCounts {
+  const guard = new FailureGuard(limit, before)
+  for (const group of groups) guard.record(group)
+  if (guard.counts.succeeded === 0 && guard.inARow > 0) guard.stop()
+  return guard.counts
 }
-
-const tooMany = (count: number, first: string): ConsecutiveFailuresError =>
-  new ConsecutiveFailuresError(`${count} groups in a row failed; the first one because of ${first}`, { count, first })
 
 interface Progress {
   readonly client: TrainingClient
   readonly settings: ResolvedRLSettings
-  readonly failures: RLState['failures']
+  readonly failures: GroupCounts
   readonly metrics: Readonly<Record<string, number>>
 }
 
