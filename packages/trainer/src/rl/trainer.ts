@@ -46,7 +46,7 @@ const REFERENCE = 'reference'
  * Trains a policy on groups of episodes whose rewards are compared within each group.
  *
  * @throws ConfigError before anything happens, for options that cannot be used; the signal's reason when aborted, after a
- *   checkpoint that resumes; SelfplayError subclasses naming the place for everything else.
+ *   checkpoint that resumes; typed errors naming the place for everything else, all of them `instanceof SelfplayError`.
  */
 export const trainRL = (config: RLConfig, options: CallOptions = {}): Promise<RLResult> =>
   new RLTrainer(config).train(options)
