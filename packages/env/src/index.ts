@@ -2,6 +2,9 @@
 export { assistant, system, text, textOf, thinking, toolCall, toolResult, user } from '@selfplay/renderers'
 export type { Message } from '@selfplay/renderers'
 export * from './errors.js'
+export { bounded, type BoundOptions, type Deadline } from './deadline.js'
+export { neverAborted, onAbort } from './on-abort.js'
+export { Limiter } from './limiter.js'
 export { Random, deriveSeed, type RandomState } from './random.js'
 export { STOP_REASONS, isStopReason, type StopReason } from './stop-reason.js'
 export {
