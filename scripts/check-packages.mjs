@@ -1,4 +1,4 @@
-// Checks each package as its users would get it: exports, files and types (publint, attw).
+// Checks each package as its users would get it: exports, files and types (publint, attw), and no test code.
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -22,11 +22,15 @@ function run(command, args, cwd, shell = false) {
   return { status, stdout, output: stdout + stderr }
 }
 
+/** Whether a file serves our own tests alone: the kits that packages export stand in `src/testing`. */
+const isTestCode = (path) => /\.test\.|\/(testing|tests)\//.test(path.replace(/^(src|dist)\/testing\//, ''))
+
 /** What is wrong with a package, a line each. */
 async function problems(folder, work) {
   const packed = run('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', work], folder, windows)
   if (packed.status !== 0) return [packed.output]
-  const tarball = join(work, JSON.parse(packed.stdout)[0].filename)
+  const [{ filename, files }] = JSON.parse(packed.stdout)
+  const tarball = join(work, filename)
   const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
   const { buffer, byteOffset, byteLength } = readFileSync(tarball)
   const { messages } = await publint({
@@ -36,6 +40,7 @@ async function problems(folder, work) {
   const args = [attw, tarball, '--profile', 'esm-only', '--no-color', '--format', 'ascii', '--quiet']
   const types = run(process.execPath, args, folder)
   return [
+    ...files.filter(({ path }) => isTestCode(path)).map(({ path }) => `files: ${path} is test code`),
     ...messages.map((message) => `publint: ${formatMessage(message, manifest, { color: false })}`),
     ...(types.status === 0 ? [] : [`attw: ${types.output}`]),
   ]

@@ -1,9 +1,22 @@
+/** What every typed error of our packages carries. Engine and renderers import nothing of ours, so a class cannot tell. */
+const MARK = Symbol.for('selfplay.error')
+
 /**
- * The base of every typed error in selfplay.
+ * The base of the typed errors of training cores and loops. `instanceof SelfplayError` holds for every typed error of our
+ * packages, also for those of renderers, env and rewards, whose base is `TypedError` of `@selfplay/renderers`.
  *
  * `message` says what was expected, what came and what to do; `code` is stable and meant for `switch`.
  */
 export class SelfplayError extends Error {
+  static {
+    Object.defineProperty(this.prototype, MARK, { value: true })
+  }
+
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    if (this !== SelfplayError) return super[Symbol.hasInstance](value)
+    return typeof value === 'object' && value !== null && MARK in value
+  }
+
   /** A stable identifier such as `"bad_datum"`. */
   readonly code: string
   /** Structured facts: whatever identifies the place (step, agent, sample, path, ...). */

@@ -2,10 +2,12 @@ import { describe, expect, it } from 'vitest'
 import { datasetOf, type RLDataset } from './dataset.js'
 import type { EnvGroupBuilder } from './group.js'
 import { interleave } from './interleave.js'
+import { neverAborted } from './on-abort.js'
 
+const options = { signal: neverAborted }
 const groupOfRow = (name: string): EnvGroupBuilder => ({ makeEnvs: () => [], loggingTags: () => [name] })
 const names = async (dataset: RLDataset, index: number) =>
-  (await dataset.getBatch(index)).map((builder) => builder.loggingTags!()[0]!)
+  (await dataset.getBatch(index, options)).map((builder) => builder.loggingTags!()[0]!)
 const all = async (dataset: RLDataset) => {
   const batches = []
   for (let index = 0; index < dataset.length; index++) batches.push(await names(dataset, index))
@@ -43,7 +45,7 @@ describe('datasetOf', () => {
     expect(() => datasetOf(['a'], groupOfRow, { batchSize: 2, keepTail: false })).toThrow(/make no batch of 2/)
     expect(() => named('a', 2, 0)).toThrow(/batchSize/)
     expect(() => datasetOf(['a'], groupOfRow, { batchsize: 2 } as never)).toThrow(/"batchSize"/)
-    expect(() => named('a', 2, 2).getBatch(1)).toThrow(/from 0 to 0, got 1/)
+    expect(() => named('a', 2, 2).getBatch(1, options)).toThrow(/from 0 to 0, got 1/)
   })
 })
 
@@ -89,6 +91,6 @@ describe('interleave', () => {
     await expect(mix({ dataset: growing, weight: 1 })).rejects.toThrow(/batches of one size/)
     const uneven: RLDataset = { length: 3, getBatch: (k) => rows('a', k === 1 ? 1 : 2).map(groupOfRow) }
     const mixed = await interleave([{ dataset: uneven, weight: 1 }], { groupsPerBatch: 6, seed: 0 })
-    await expect(async () => mixed.getBatch(0)).rejects.toThrow(/fewer than 2 groups/)
+    await expect(async () => mixed.getBatch(0, options)).rejects.toThrow(/fewer than 2 groups/)
   })
 })

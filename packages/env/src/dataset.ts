@@ -3,11 +3,12 @@ import { EnvInputError } from './errors.js'
 import type { EnvGroupBuilder } from './group.js'
 import { parseOptions } from './options.js'
 import { Random, deriveSeed } from './random.js'
+import type { CallOptions } from './types.js'
 
 /** Batches of groups. The same index always gives the same batch, so a run can go on from a number. */
 export interface RLDataset {
-  /** The builders of batch `index`, 0 <= index < length. */
-  getBatch(index: number): readonly EnvGroupBuilder[] | Promise<readonly EnvGroupBuilder[]>
+  /** The builders of batch `index`, 0 <= index < length. A call that is aborted is not waited for. */
+  getBatch(index: number, options: CallOptions): readonly EnvGroupBuilder[] | Promise<readonly EnvGroupBuilder[]>
   /** Number of batches. */
   readonly length: number
 }

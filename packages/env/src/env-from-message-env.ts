@@ -22,7 +22,7 @@ import {
   type ParseErrorPolicy,
   type ParsedErrorPolicy,
 } from './parse-error-policy.js'
-import { parseLimits, type RolloutLimits } from './rollout/limits.js'
+import { rolloutLimitsSchema, type RolloutLimits } from './rollout/limits.js'
 import type { StopReason } from './stop-reason.js'
 import type {
   Action,
@@ -46,7 +46,10 @@ export interface EnvFromMessageEnvOptions {
   readonly maxTrajectoryTokens?: number | null
   /** Caps every sample, and is kept free after every prompt. Default null: no cap, and room for one token is kept. */
   readonly maxGenerationTokens?: number | null
-  /** Reward of the step after which the prompt does not fit, in place of the environment's. Default -0.1. */
+  /**
+   * Reward of the step after which the prompt does not fit, here or in the policy's context, in place of the environment's, which
+   * is logged as `reward_before_overflow`. Default -0.1.
+   */
   readonly contextOverflowReward?: number
   /** Reward of a reply that was cut off by length. Default -0.1. */
   readonly lengthReward?: number
@@ -74,7 +77,7 @@ const optionsSchema = z.strictObject({
   terminateOnLength: z.boolean().default(true),
   parseErrorPolicy: parseErrorPolicySchema.nullable().default(null),
   history: z.enum(['sampled', 'template']).default('sampled'),
-  rolloutLimits: z.record(z.string(), z.unknown()).nullable().default(null),
+  rolloutLimits: rolloutLimitsSchema.nullable().default(null),
 })
 
 /** Turns a task that speaks in messages into one that speaks in tokens. All options are readable properties. */
@@ -94,6 +97,8 @@ export class EnvFromMessageEnv implements Env {
   readonly #tokens: Transcript
   #conversation: Conversation | undefined
   #prompt: Int32Array = new Int32Array(0)
+  /** Of the last step that the episode went on after. */
+  #reward = 0
   #parseErrorsInARow = 0
   #done = false
 
@@ -111,7 +116,7 @@ export class EnvFromMessageEnv implements Env {
     this.terminateOnLength = options.terminateOnLength
     this.parseErrorPolicy = options.parseErrorPolicy
     this.history = options.history
-    this.rolloutLimits = rest.rolloutLimits ? parseLimits(rest.rolloutLimits, 'EnvFromMessageEnv.rolloutLimits') : null
+    this.rolloutLimits = options.rolloutLimits
     this.#tokens = createTranscript(renderer, { history: this.history, tools: messageEnv.tools ?? [] })
   }
 
@@ -166,7 +171,10 @@ export class EnvFromMessageEnv implements Env {
     const conversation = this.#conversation
     if (this.#done || !conversation) return undefined
     this.#done = true
-    if (reason === 'context_overflow') return { reward: this.contextOverflowReward, metrics: { context_overflow: 1 } }
+    if (reason === 'context_overflow') {
+      const logs = { reward_before_overflow: this.#reward }
+      return { reward: this.contextOverflowReward, replaces: true, metrics: { context_overflow: 1 }, logs }
+    }
     const { messages, turn } = conversation
     return this.messageEnv.finish?.(reason, { ...options, transcript: messages, turn })
   }
@@ -266,6 +274,7 @@ export class EnvFromMessageEnv implements Env {
       )
     }
     this.#prompt = prompt
+    this.#reward = reward
     return {
       reward,
       episodeDone: false,

@@ -66,7 +66,7 @@ export class GroupRewardError extends EnvError {
   }
 }
 
-/** Too many groups failed in a row. `cause` is the first failure. */
+/** Too many groups failed in a row. `cause` says what the first failure was: boundary, code and message. */
 export class ConsecutiveFailuresError extends EnvError {
   constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
     super('consecutive_failures', message, details, options)

@@ -2,8 +2,10 @@ import { z } from 'zod'
 import { checkIndex, type RLDataset } from './dataset.js'
 import { EnvInputError } from './errors.js'
 import type { EnvGroupBuilder } from './group.js'
+import { neverAborted } from './on-abort.js'
 import { parseOptions } from './options.js'
 import { Random, deriveSeed } from './random.js'
+import type { CallOptions } from './types.js'
 
 export interface WeightedSource {
   readonly dataset: RLDataset
@@ -52,10 +54,12 @@ export async function interleave(sources: readonly WeightedSource[], options: In
   const schedule = makeSchedule(shares, sizes, length * groupsPerBatch, seed)
   return {
     length,
-    async getBatch(index) {
+    async getBatch(index, options) {
       checkIndex(index, length)
       const places = schedule.slice(index * groupsPerBatch, (index + 1) * groupsPerBatch)
-      return Promise.all(places.map(({ source, group }) => groupAt(sources[source]!.dataset, sizes[source]!, group)))
+      return Promise.all(
+        places.map(({ source, group }) => groupAt(sources[source]!.dataset, sizes[source]!, group, options)),
+      )
     },
   }
 }
@@ -67,8 +71,9 @@ interface SourceSize {
 
 async function sizeOf(dataset: RLDataset): Promise<SourceSize> {
   if (dataset.length < 1) throw new EnvInputError('interleave: a source has no batches')
-  const perBatch = (await dataset.getBatch(0)).length
-  const last = dataset.length === 1 ? perBatch : (await dataset.getBatch(dataset.length - 1)).length
+  const options = { signal: neverAborted }
+  const perBatch = (await dataset.getBatch(0, options)).length
+  const last = dataset.length === 1 ? perBatch : (await dataset.getBatch(dataset.length - 1, options)).length
   if (perBatch === 0 || last > perBatch)
     throw new EnvInputError(
       `interleave: expected batches of one size, the last one at most that; the first has ${perBatch} groups and the last ${last}`,
@@ -94,9 +99,14 @@ function* walk(count: number, seed: number): Generator<number, never> {
   for (;;) yield* random.shuffle(all)
 }
 
-async function groupAt(dataset: RLDataset, { perBatch }: SourceSize, group: number): Promise<EnvGroupBuilder> {
+async function groupAt(
+  dataset: RLDataset,
+  { perBatch }: SourceSize,
+  group: number,
+  options: CallOptions,
+): Promise<EnvGroupBuilder> {
   const batch = Math.floor(group / perBatch)
-  const builder = (await dataset.getBatch(batch))[group % perBatch]
+  const builder = (await dataset.getBatch(batch, options))[group % perBatch]
   if (!builder)
     throw new EnvInputError(
       `interleave: batch ${batch} of a source has fewer than ${perBatch} groups; only the last one may`,

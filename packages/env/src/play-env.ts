@@ -9,6 +9,7 @@ import { endOf, messageOf, type MessagePolicy, type PolicyReply } from './polici
 import { deriveSeed } from './random.js'
 import { namesOf } from './options.js'
 import type { StopReason } from './stop-reason.js'
+import { finishedReward } from './types.js'
 
 export interface PlayEnvOptions {
   /** Most replies. Default 1000. */
@@ -121,7 +122,7 @@ async function finish(
   if (!finished || !last) return episodeOf(conversation, turns, reason)
   const graded = {
     ...last,
-    reward: last.reward + finished.reward,
+    reward: finishedReward(last.reward, finished),
     metrics: { ...last.metrics, ...finished.metrics },
     logs: { ...last.logs, ...finished.logs },
   }

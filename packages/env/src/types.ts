@@ -59,8 +59,10 @@ export interface StepResult {
 
 /** What an environment adds when a budget of the runner ends its episode. */
 export interface FinishResult {
-  /** Added to the reward of the last step. */
+  /** Added to the reward of the last step; with `replaces`, it takes its place. */
   readonly reward: number
+  /** Default false. */
+  readonly replaces?: boolean
   readonly metrics?: Metrics
   readonly logs?: Logs
 }
@@ -104,6 +106,10 @@ export interface Trajectory {
 /** Sum of the step rewards. */
 export const totalReward = (trajectory: Trajectory): number =>
   trajectory.transitions.reduce((total, transition) => total + transition.reward, 0)
+
+/** The reward of the last step of an episode that was finished. */
+export const finishedReward = (last: number, finished: FinishResult | undefined): number =>
+  finished?.replaces ? finished.reward : last + (finished?.reward ?? 0)
 
 /** Number of tokens that the policy sampled. */
 export const sampledTokens = (trajectory: Trajectory): number =>

@@ -1,9 +1,15 @@
 /**
- * The base of the typed errors of this package and of those that stand on it.
+ * The base of the typed errors of this package and of those that stand on it: env and rewards. To catch those of training cores
+ * and loops as well, use `instanceof SelfplayError` of `@selfplay/engine`: it holds for these, too.
  *
  * `message` says what was expected, what came and what to do; `code` is stable and meant for `switch`.
  */
 export class TypedError extends Error {
+  static {
+    // What `SelfplayError` knows them by: engine and this package import nothing from each other.
+    Object.defineProperty(this.prototype, Symbol.for('selfplay.error'), { value: true })
+  }
+
   /** A stable identifier such as `"unknown_renderer"`. */
   readonly code: string
   /** Structured facts: whatever identifies the place (format, message index, token, path, ...). */

@@ -10,6 +10,15 @@ export class RewardOptionsError extends RewardsError {
   }
 }
 
+/** Judging did not settle in time. */
+export class RewardTimeoutError extends RewardsError {
+  constructor(seconds: number) {
+    super('reward_timeout', `judging has not settled within ${seconds} s: raise timeoutSeconds or make it answer`, {
+      seconds,
+    })
+  }
+}
+
 /** Code that gives rewards returned something that is none: NaN, infinity, the wrong type, or too few or too many of them. */
 export class RewardValueError extends RewardsError {
   constructor(message: string, details?: Record<string, unknown>) {

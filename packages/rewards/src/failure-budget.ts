@@ -1,6 +1,6 @@
+import { bounded } from '@selfplay/env'
 import { z } from 'zod'
-import { withDeadline } from './deadline.js'
-import { RewardFailuresError, RewardsError } from './errors.js'
+import { RewardFailuresError, RewardTimeoutError, RewardsError } from './errors.js'
 import { parseOptions } from './options.js'
 
 /** What became of one call. */
@@ -84,8 +84,9 @@ export async function attempt<T>(
   call: (signal: AbortSignal) => T | PromiseLike<T>,
   { timeoutSeconds, signal }: { readonly timeoutSeconds: number; readonly signal: AbortSignal },
 ): Promise<Attempt<T>> {
+  const deadline = { ms: timeoutSeconds * 1000, expired: () => new RewardTimeoutError(timeoutSeconds) }
   try {
-    return { ok: true, value: await withDeadline(call, { seconds: timeoutSeconds, signal }) }
+    return { ok: true, value: await bounded(call, { signal, deadlines: [deadline] }) }
   } catch (error) {
     if (signal.aborted) throw signal.reason
     return { ok: false, reason: reasonOf(error), error }

@@ -1,6 +1,5 @@
 /** What a result is worth. */
 export * from './errors.js'
-export { RewardTimeoutError } from './deadline.js'
 export { FailureBudget, type Attempt, type FailureBudgetOptions, type FailureCounts } from './failure-budget.js'
 export * from './joint.js'
 export * from './length-ratio.js'

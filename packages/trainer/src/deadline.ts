@@ -1,4 +1,5 @@
 import { setMaxListeners } from 'node:events'
+import { bounded } from '@selfplay/env'
 import { DeadlineError } from './errors.js'
 
 export interface DeadlineOptions {
@@ -18,39 +19,9 @@ export async function withDeadline<T>(
   call: (signal: AbortSignal) => T | Promise<T>,
   { seconds, signal, what }: DeadlineOptions,
 ): Promise<T> {
-  signal.throwIfAborted()
-  const inner = new AbortController()
-  let release = () => {}
-  const interrupted = new Promise<never>((_, reject) => {
-    const stop = (reason: unknown) => {
-      inner.abort(reason)
-      reject(reason as Error)
-    }
-    const onAbort = () => stop(signal.reason)
-    const timer = setTimeout(
-      () =>
-        stop(
-          new DeadlineError(`${what} has not settled within ${seconds} s: raise the timeout or make it answer`, {
-            seconds,
-            what,
-          }),
-        ),
-      Math.min(seconds * 1000, 2_147_483_647),
-    )
-    signal.addEventListener('abort', onAbort, { once: true })
-    release = () => {
-      clearTimeout(timer)
-      signal.removeEventListener('abort', onAbort)
-    }
-  })
-  interrupted.catch(() => {}) // heard by the race below; silent when the call wins
-  try {
-    const running = Promise.resolve(call(inner.signal))
-    running.catch(() => {}) // a loser of the race that rejects later is nobody's error
-    return await Promise.race([running, interrupted])
-  } finally {
-    release()
-  }
+  const message = `${what} has not settled within ${seconds} s: raise the timeout or make it answer`
+  const expired = () => new DeadlineError(message, { seconds, what })
+  return bounded(call, { signal, deadlines: seconds === Infinity ? [] : [{ ms: seconds * 1000, expired }] })
 }
 
 /** Runs jobs with at most `limit` at once; results in job order. The first failure rejects once the started ones settled. */

@@ -152,11 +152,11 @@ function counted(inner: RLDataset) {
   let envs = 0
   const dataset: RLDataset = {
     length: inner.length,
-    async getBatch(index) {
+    async getBatch(index, options) {
       asked.push(index)
-      return (await inner.getBatch(index)).map((builder): EnvGroupBuilder => ({
+      return (await inner.getBatch(index, options)).map((builder): EnvGroupBuilder => ({
         ...builder,
-        makeEnvs: (options) => (envs++, builder.makeEnvs(options)),
+        makeEnvs: (...args) => (envs++, builder.makeEnvs(...args)),
       }))
     },
   }

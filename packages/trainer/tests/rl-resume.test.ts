@@ -105,6 +105,18 @@ describe('resume', () => {
     await expect(toyRL(resumeSetup(run, variant, true)).trainer.train()).rejects.toThrow(/reference.* is missing/)
   })
 
+  it('never trains without its penalty: a reference that could not be saved is kept at the next try', async () => {
+    const run = join(await temporaryFolder(), 'run')
+    const variant = 'two turns, a KL penalty and substeps'
+    const { trainer, client } = toyRL(resumeSetup(run, variant))
+    client.saveState = () => Promise.reject(new Error('disk full'))
+    await expect(trainer.train()).rejects.toThrow('disk full')
+    Reflect.deleteProperty(client, 'saveState')
+    await expect(trainer.train()).rejects.toThrow(/already holds a run: set resume/)
+    const { metrics } = await toyRL(resumeSetup(run, variant, true)).trainer.train()
+    expect(metrics).toHaveProperty('kl_policy_base')
+  })
+
   it('refuses other settings, another loop, a damaged checkpoint and a folder in use', async () => {
     const run = join(await temporaryFolder(), 'run')
     for await (const { step } of toyRL(resumeSetup(run, 'plain')).trainer.updates()) if (step === 6) break

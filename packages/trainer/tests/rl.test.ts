@@ -4,11 +4,15 @@ import { describe, expect, it } from 'vitest'
 import type { SamplingClient, TrainingClient } from '@selfplay/engine'
 import { datasetOf, groupOf, type EnvGroupBuilder, type RLDataset } from '@selfplay/env'
 import { byteTokenizer } from '@selfplay/env/testing'
-import { SamplerGapError } from '../src/errors.js'
+import { getRenderer } from '@selfplay/renderers'
+import { ConfigError, SamplerGapError } from '../src/errors.js'
 import { creditBatch } from '../src/rl/assemble.js'
+import { resolveRLConfig } from '../src/rl/options.js'
 import { fromGroupRecord, parseGroupRecord } from '../src/rl/record.js'
 import { rolloutEvaluator } from '../src/rl/rollout-evaluator.js'
 import { trainRL, type RLUpdate } from '../src/rl/trainer.js'
+import { initialRLState } from '../src/rl/state.js'
+import { runRLUpdate } from '../src/rl/update.js'
 import { LetterEnv, letterGroup, letters, toyRL } from './support/rl.js'
 import { exact, readLines, temporaryFolder } from './support/setup.js'
 import { ToyClient } from './support/toy-client.js'
@@ -247,6 +251,7 @@ describe('trainRL', () => {
       toyRL({ ...all.config, client: new ToyClient(), maxConsecutiveFailures: 2, steps: 9 }).trainer.train(),
     )
     expect(String(failure)).toMatch(/2 groups in a row failed.*judge away 1/)
+    expect(failure).toMatchObject({ cause: { message: expect.stringMatching(/^reward: .*judge away 1$/) as string } })
     // Nothing has ever worked: no need to wait for ten.
     await expect(toyRL({ dataset: always(sick) }).trainer.train()).rejects.toThrow(/1 groups in a row failed/)
   })
@@ -276,6 +281,14 @@ describe('the KL penalty', () => {
     expect(rows[5]!['kl_policy_base']).toBeGreaterThan(1e-3)
   })
 
+  it('refuses to go without the reference that it compares with', async () => {
+    const { client } = toyRL()
+    const { settings } = resolveRLConfig({ client, dataset: letters(), learningRate: 1, klPenalty: { coef: 1 } })
+    const signal = new AbortController().signal
+    const context = { client, settings, reference: null, totalSteps: 1, batches: 1, signal, trainSignal: signal }
+    await expect(runRLUpdate([], initialRLState(0), context)).rejects.toThrow(/there is none: pass reference/)
+  })
+
   it('holds the policy near, also against a reference of its own', async () => {
     const kl = async (coef: number, discount: number, reference?: SamplingClient) => {
       const own = reference && { reference }
@@ -287,6 +300,37 @@ describe('the KL penalty', () => {
     expect(await kl(2, 1)).toBeLessThan(free / 2)
     const other = await new ToyClient({ seed: 4 }).snapshot()
     expect(await kl(0, 0, other)).not.toBe(free)
+  })
+})
+
+describe('an abort', () => {
+  const forever = () => new Promise<never>(() => {})
+  const endless: RLDataset = { length: 1, getBatch: forever }
+
+  it.each<[string, Parameters<typeof toyRL>[0]]>([
+    ['a batch', { dataset: endless }],
+    ['a batch that is sampled ahead', { dataset: endless, offPolicy: { maxStaleness: 1 } }],
+    ['a data set', { dataset: forever, renderer: getRenderer('chatml', byteTokenizer()) }],
+    ['the batch of an evaluator', { evaluators: [rolloutEvaluator('test', endless)] }],
+  ])('does not wait for %s that never comes', async (_, part) => {
+    const controller = new AbortController()
+    setTimeout(() => controller.abort(new Error('enough')), 20)
+    await expect(toyRL(part).trainer.train({ signal: controller.signal })).rejects.toThrow('enough')
+  })
+
+  it('is told to the data set', async () => {
+    const controller = new AbortController()
+    const heard: unknown[] = []
+    const dataset: RLDataset = {
+      length: 1,
+      getBatch: (_, { signal }) => {
+        signal.addEventListener('abort', () => heard.push(signal.reason))
+        controller.abort(new Error('enough'))
+        return forever()
+      },
+    }
+    await expect(toyRL({ dataset }).trainer.train({ signal: controller.signal })).rejects.toThrow('enough')
+    expect(heard).toEqual([new Error('enough')])
   })
 })
 
@@ -336,9 +380,24 @@ describe('settings', () => {
     expect(() => toyRL(broken)).toThrow(message)
   })
 
-  it('refuses limits, strategies and data sets that do not exist', async () => {
-    await expect(toyRL({ limits: { maxTurn: 1 } }).trainer.train()).rejects.toThrow(/maxTurns/)
-    await expect(toyRL({ strategy: { kind: 'hope' } }).trainer.train()).rejects.toThrow(/hope/)
+  it.each<[string, object, RegExp]>([
+    ['a misspelt limit', { limits: { maxTurn: 1 } }, /limits has no option "maxTurn": did you mean "maxTurns"/],
+    ['a limit that is none', { limits: { maxTurns: 0 } }, /limits\.maxTurns/],
+    ['an unknown strategy', { strategy: { kind: 'hope' } }, /expected fail-fast, retry or minimum-viable, got "hope"/],
+    ['a misspelt option of a strategy', { strategy: { kind: 'retry', maxRetrys: 1 } }, /did you mean "maxRetries"/],
+  ])('refuses %s before anything happens, in a run and in an evaluator', (_, part, message) => {
+    expect(() => toyRL(part)).toThrow(ConfigError)
+    expect(() => toyRL(part)).toThrow(message)
+    expect(() => rolloutEvaluator('test', [], part)).toThrow(ConfigError)
+    expect(() => rolloutEvaluator('test', [], part)).toThrow(message)
+  })
+
+  it('refuses evaluators whose options cannot be used', () => {
+    expect(() => rolloutEvaluator('test', [], { temperature: -1 })).toThrow(/temperature/)
+    expect(() => rolloutEvaluator('test', [], { temprature: 1 } as object)).toThrow(/did you mean "temperature"/)
+  })
+
+  it('refuses data sets that do not exist', async () => {
     await expect(toyRL({ dataset: always() }).trainer.train()).rejects.toThrow(/batch 0 of the data set has no groups/)
     await expect(toyRL({ dataset: () => letters() }).trainer.train()).rejects.toThrow(/pass renderer too/)
   })

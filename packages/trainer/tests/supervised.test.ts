@@ -6,6 +6,7 @@ import { EnvFromMessageEnv, groupOf } from '@selfplay/env'
 import { byteTokenizer, mockMessageEnv } from '@selfplay/env/testing'
 import { assistant, getRenderer, system, textOf, user, type Message } from '@selfplay/renderers'
 import { DatasetError } from '../src/errors.js'
+import { listCheckpoints } from '../src/run/checkpoint.js'
 import { RLTrainer } from '../src/rl/trainer.js'
 import { examplesOf, normaliseWeights, packByTokens, toSupervisedDatum } from '../src/supervised/examples.js'
 import { nllEvaluator, nllOf, weightedBytes } from '../src/supervised/nll.js'
@@ -309,6 +310,24 @@ describe('trainSupervised', () => {
       [null, 2],
       [null, 1],
     ])
+  })
+
+  it('an abort does not wait for a row that never comes, and what was learnt is kept', async () => {
+    const run = join(await temporaryFolder(), 'run')
+    const dataset = {
+      async *[Symbol.asyncIterator]() {
+        yield* conversations(3)
+        await new Promise<never>(() => {})
+      },
+    }
+    const { trainer } = setup({ dataset, learningRateSchedule: 'constant', batchSize: 2, run })
+    const controller = new AbortController()
+    const training = (async () => {
+      for await (const { step } of trainer.updates({ signal: controller.signal }))
+        setTimeout(() => controller.abort(new Error(`enough after ${step}`)), 20)
+    })()
+    await expect(training).rejects.toThrow('enough after 1')
+    expect(await listCheckpoints(join(run, 'checkpoints'))).toHaveLength(1)
   })
 
   let plain: ReturnType<typeof collect> | undefined

@@ -2,17 +2,18 @@ import { z } from 'zod'
 import { parseOptions } from '../options.js'
 import type { Env } from '../types.js'
 
-const count = z.int().positive().nullable().default(null)
-const seconds = (value: number | null) => z.number().positive().nullable().default(value)
+const count = z.int().positive().nullable().exactOptional()
+const seconds = z.number().positive().nullable().exactOptional()
 
-const limitsSchema = z.strictObject({
+/** What may be given as limits, without the defaults: those of the environment come between. */
+export const rolloutLimitsSchema = z.strictObject({
   maxTurns: count,
   maxTrajectoryTokens: count,
   maxEpisodeTokens: count,
   maxTurnTokens: count,
-  rolloutTimeoutSeconds: seconds(null),
-  sampleTimeoutSeconds: seconds(3600),
-  envTimeoutSeconds: seconds(300),
+  rolloutTimeoutSeconds: seconds,
+  sampleTimeoutSeconds: seconds,
+  envTimeoutSeconds: seconds,
 })
 
 /** What a rollout may use up. `null` is no limit. */
@@ -34,12 +35,18 @@ export interface RolloutLimits {
 }
 
 /** @throws EnvInputError */
-export const parseLimits = (limits: Partial<RolloutLimits>, what: string): Partial<RolloutLimits> => {
-  const complete = parseOptions(limitsSchema, limits, what)
-  return Object.fromEntries(Object.entries(complete).filter(([name]) => Object.hasOwn(limits, name)))
-}
+export const parseLimits = (limits: Partial<RolloutLimits>): Partial<RolloutLimits> =>
+  parseOptions(rolloutLimitsSchema, limits, 'limits')
 
-const defaults: RolloutLimits = limitsSchema.parse({})
+const defaults: RolloutLimits = {
+  maxTurns: null,
+  maxTrajectoryTokens: null,
+  maxEpisodeTokens: null,
+  maxTurnTokens: null,
+  rolloutTimeoutSeconds: null,
+  sampleTimeoutSeconds: 3600,
+  envTimeoutSeconds: 300,
+}
 
 /** The limits of one rollout: those given, else those that the environment asks for, else the defaults. */
 export const limitsFor = (env: Pick<Env, 'limits'>, given: Partial<RolloutLimits>): RolloutLimits => ({

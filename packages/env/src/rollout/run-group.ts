@@ -12,7 +12,7 @@ import { across, failureOf, type RolloutFailure } from './failure.js'
 import { limitsFor, parseLimits, type RolloutLimits } from './limits.js'
 import { OpenEnvs } from './open-envs.js'
 import { runMembers, type Slot } from './run-members.js'
-import { floorOf, parseStrategy, type ParsedStrategy, type Strategy } from './strategy.js'
+import { floorOf, parseStrategy, type Strategy } from './strategy.js'
 
 export interface GroupRunOptions {
   readonly sample: Sampler
@@ -47,7 +47,7 @@ const checkNames = namesOf<GroupRunOptions>('runGroup', ...groupRunNames)
 export interface RunSettings {
   readonly sample: Sampler
   readonly limits: Partial<RolloutLimits>
-  readonly strategy: ParsedStrategy
+  readonly strategy: Strategy
   readonly limiter: Limiter
   readonly rewardTimeoutSeconds: number | null
   readonly filter: ((group: TrajectoryGroup) => string | undefined) | undefined
@@ -68,7 +68,7 @@ export function runSettings(options: GroupRunOptions): RunSettings {
     throw new EnvInputError(`rewardTimeoutSeconds: expected seconds above 0 or null, got ${rewardTimeoutSeconds}`)
   return {
     sample,
-    limits: parseLimits(limits, 'limits'),
+    limits: parseLimits(limits),
     strategy: parseStrategy(strategy),
     limiter: new Limiter(concurrency),
     rewardTimeoutSeconds,

@@ -33,9 +33,14 @@ describe('runGroups', () => {
     const groups = await runGroups(batch('xx.xx'), { sample, strategy, guard })
     expect(groups.map((group) => group.status)).toEqual(['failed', 'failed', 'complete', 'failed', 'failed'])
     expect(guard.inARow).toBe(2)
-    const error = await runGroups(batch('x.'), { sample, strategy, guard }).catch((thrown: unknown) => thrown)
-    expect(error).toMatchObject({ code: 'consecutive_failures', details: { failures: [{ message: 'boom' }] } })
-    expect((error as Error).message).toMatch(/3 groups in a row failed; the first one because of env: Error: boom/)
+    const first = 'env: Error: boom'
+    expect(guard.counts).toEqual({ succeeded: 1, consecutive: 2, first })
+    // Another process goes on from the numbers.
+    const resumed = new FailureGuard(3, guard.counts)
+    const error = await runGroups(batch('x.'), { sample, strategy, guard: resumed }).catch((thrown: unknown) => thrown)
+    const details = { count: 3, first }
+    expect(error).toMatchObject({ code: 'consecutive_failures', details, cause: new Error(first) })
+    expect((error as Error).message).toBe(`3 groups in a row failed; the first one because of ${first}`)
   })
 })
 

@@ -6,7 +6,7 @@ import { RolloutError, failureOf, type RolloutFailure } from './failure.js'
 import { limitsFor, type RolloutLimits } from './limits.js'
 import type { OpenEnvs } from './open-envs.js'
 import { Rollout } from './run-rollout.js'
-import { floorOf, type ParsedStrategy } from './strategy.js'
+import { floorOf, retriesOf, type Strategy } from './strategy.js'
 
 /** What became of one slot. `error` is there only where there is no trajectory. */
 export interface Slot {
@@ -20,7 +20,7 @@ export interface Slot {
 export interface MembersOptions {
   readonly sample: Sampler
   readonly limits: Partial<RolloutLimits>
-  readonly strategy: ParsedStrategy
+  readonly strategy: Strategy
   readonly seed: number | undefined
   readonly limiter: Limiter
   readonly open: OpenEnvs
@@ -50,7 +50,7 @@ class Members {
   constructor(slots: readonly Slot[], options: MembersOptions) {
     this.#slots = slots
     this.#options = options
-    this.#retriesLeft = options.strategy.kind === 'fail-fast' ? 0 : options.strategy.maxRetries
+    this.#retriesLeft = retriesOf(options.strategy)
   }
 
   async run(): Promise<void> {

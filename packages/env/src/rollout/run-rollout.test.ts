@@ -1,6 +1,7 @@
 import { getRenderer, user } from '@selfplay/renderers'
 import { describe, expect, it } from 'vitest'
 import { EnvFromMessageEnv } from '../env-from-message-env.js'
+import { PromptOverflowError } from '../errors.js'
 import type { MessageEnv } from '../message-env.js'
 import { clientSampler, type Sampler, type SamplerRequest, type SamplingClientLike } from '../sampler.js'
 import { byteTokenizer, hang, mockMessageEnv, scriptedSampler } from '../testing/index.js'
@@ -295,6 +296,30 @@ describe('clientSampler', () => {
     const trajectory = await runRollout({ env, sample: clientSampler(used) })
     expect(trajectory).toMatchObject({ stopReason: 'context_overflow', transitions: [{ reward: -2 }] })
     expect(used.asked).toEqual([])
+  })
+
+  it('check 43: an overflow costs the same wherever it is noticed: its reward is in place of the last one', async () => {
+    const contextOverflowReward = -0.1
+    const prompt = renderer.generationPrompt([user('go')]).length
+    const reply = scriptedSampler(renderer, () => 'x')
+    const sample: Sampler = (request) => {
+      if (request.turn !== 0) throw new PromptOverflowError('no room')
+      return reply(request)
+    }
+    const options = { renderer, messageEnv: onward(0.3), contextOverflowReward }
+    const bySampler = await runRollout({ env: new EnvFromMessageEnv(options), sample })
+    const own = new EnvFromMessageEnv({ ...options, maxTrajectoryTokens: prompt + 10 })
+    const byEnv = await runRollout({ env: own, sample: reply })
+    for (const { stopReason, transitions } of [bySampler, byEnv]) {
+      expect({ stopReason, rewards: transitions.map(({ reward }) => reward) }).toEqual({
+        stopReason: 'context_overflow',
+        rewards: [contextOverflowReward],
+      })
+      expect(transitions[0]).toMatchObject({
+        metrics: { context_overflow: 1, 'stop/context_overflow': 1 },
+        logs: { reward_before_overflow: 0.3 },
+      })
+    }
   })
 
   it('asks for a cap when there is none', async () => {

@@ -6,7 +6,16 @@ import { namesOf } from '../options.js'
 import { deriveSeed } from '../random.js'
 import type { Sampler } from '../sampler.js'
 import { STOP_REASONS, isStopReason, type StopReason } from '../stop-reason.js'
-import type { Action, Env, InitialOverflow, Observation, StepResult, Trajectory, Transition } from '../types.js'
+import {
+  finishedReward,
+  type Action,
+  type Env,
+  type InitialOverflow,
+  type Observation,
+  type StepResult,
+  type Trajectory,
+  type Transition,
+} from '../types.js'
 import { RolloutError, across, codeOf } from './failure.js'
 import { limitsFor, parseLimits, type RolloutLimits } from './limits.js'
 
@@ -31,7 +40,7 @@ const checkNames = namesOf<RolloutOptions>('runRollout', 'env', 'sample', 'limit
 export function runRollout(options: RolloutOptions): Promise<Trajectory> {
   checkNames(options)
   const { env, sample, limits = {}, seed, signal = neverAborted } = options
-  return new Rollout(env, sample, limitsFor(env, parseLimits(limits, 'limits')), seed, signal).run()
+  return new Rollout(env, sample, limitsFor(env, parseLimits(limits)), seed, signal).run()
 }
 
 const NOTHING = new Int32Array(0)
@@ -183,7 +192,7 @@ export class Rollout {
       return bounded((signal) => finish(reason, { signal }), { signal: this.#signal, deadlines })
     })
     const last = this.#transitions.pop() ?? empty
-    const reward = last.reward + (finished?.reward ?? 0)
+    const reward = finishedReward(last.reward, finished)
     const metrics = { ...last.metrics, ...finished?.metrics, [`stop/${reason}`]: 1 }
     checkStep({ reward, episodeDone: true, nextObservation: observation, metrics: finished?.metrics ?? {} }, 'finish')
     this.#transitions.push({ ...last, reward, episodeDone: true, metrics, logs: { ...last.logs, ...finished?.logs } })

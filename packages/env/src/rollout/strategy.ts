@@ -1,17 +1,22 @@
 import { z } from 'zod'
-import { EnvInputError } from '../errors.js'
 import { parseOptions } from '../options.js'
 
-const retries = z.int().min(0).default(3)
-const schemas = {
-  'fail-fast': z.strictObject({ kind: z.literal('fail-fast') }),
-  retry: z.strictObject({ kind: z.literal('retry'), maxRetries: retries }),
-  'minimum-viable': z.strictObject({
-    kind: z.literal('minimum-viable'),
-    minSuccessful: z.int().positive().optional(),
-    maxRetries: retries,
-  }),
-}
+const maxRetries = z.int().min(0).exactOptional()
+
+/** A {@link Strategy} as it is given. */
+export const strategySchema = z.discriminatedUnion(
+  'kind',
+  [
+    z.strictObject({ kind: z.literal('fail-fast') }),
+    z.strictObject({ kind: z.literal('retry'), maxRetries }),
+    z.strictObject({
+      kind: z.literal('minimum-viable'),
+      minSuccessful: z.int().positive().exactOptional(),
+      maxRetries,
+    }),
+  ],
+  { error: 'expected fail-fast, retry or minimum-viable' },
+)
 
 /**
  * What a failure of a member means for its group.
@@ -26,23 +31,15 @@ export type Strategy =
   | { readonly kind: 'retry'; readonly maxRetries?: number }
   | { readonly kind: 'minimum-viable'; readonly minSuccessful?: number; readonly maxRetries?: number }
 
-export type ParsedStrategy =
-  | { readonly kind: 'fail-fast' }
-  | { readonly kind: 'retry'; readonly maxRetries: number }
-  | { readonly kind: 'minimum-viable'; readonly minSuccessful?: number | undefined; readonly maxRetries: number }
-
 /** @throws EnvInputError */
-export function parseStrategy(strategy: Strategy): ParsedStrategy {
-  const schema = schemas[strategy.kind]
-  if (!schema)
-    throw new EnvInputError(
-      `strategy: expected kind ${Object.keys(schemas).join(', ')}, got ${JSON.stringify(strategy.kind)}`,
-    )
-  return parseOptions(schema, strategy, 'strategy') as ParsedStrategy
-}
+export const parseStrategy = (strategy: Strategy): Strategy => parseOptions(strategySchema, strategy, 'strategy')
+
+/** How often members of a group are tried again, in all. */
+export const retriesOf = (strategy: Strategy): number =>
+  strategy.kind === 'fail-fast' ? 0 : (strategy.maxRetries ?? 3)
 
 /** How many members of a group must have a result. */
-export function floorOf(strategy: ParsedStrategy, size: number): number {
+export function floorOf(strategy: Strategy, size: number): number {
   if (strategy.kind !== 'minimum-viable') return size
   return Math.min(size, strategy.minSuccessful ?? Math.ceil(0.75 * size))
 }

@@ -1,6 +1,5 @@
-import type { Env, Trajectory } from '@selfplay/env'
+import { neverAborted, type Env, type Trajectory } from '@selfplay/env'
 import { z } from 'zod'
-import { neverAborted } from '../on-abort.js'
 import { RewardValueError } from '../errors.js'
 import { attempt } from '../failure-budget.js'
 import { attemptEach } from '../map-bounded.js'

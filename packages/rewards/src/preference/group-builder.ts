@@ -1,7 +1,6 @@
-import type { Env, EnvGroupBuilder, MetricReducers, Trajectory } from '@selfplay/env'
+import { neverAborted, type Env, type EnvGroupBuilder, type MetricReducers, type Trajectory } from '@selfplay/env'
 import type { Message, Renderer } from '@selfplay/renderers'
 import { z } from 'zod'
-import { neverAborted } from '../on-abort.js'
 import { RewardOptionsError } from '../errors.js'
 import { judgingShape, leftOut, type JudgingOptions, type MemberReward } from '../group/group-rewards.js'
 import { scoreMatches } from '../group/scores.js'

@@ -1,5 +1,5 @@
+import { neverAborted } from '@selfplay/env'
 import { z } from 'zod'
-import { neverAborted } from '../on-abort.js'
 import { RewardOptionsError } from '../errors.js'
 import { mapBounded } from '../map-bounded.js'
 import { parseOptions } from '../options.js'

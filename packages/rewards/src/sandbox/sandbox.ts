@@ -1,7 +1,7 @@
 import type { Worker } from 'node:worker_threads'
+import { bounded, neverAborted, onAbort } from '@selfplay/env'
 import { z } from 'zod'
 import { RewardOptionsError, SandboxError, SandboxMissingError } from '../errors.js'
-import { neverAborted, onAbort } from '../on-abort.js'
 import { parseOptions, show } from '../options.js'
 import { workerSource } from './worker-source.js'
 
@@ -98,7 +98,7 @@ class QuickJSSandbox implements Sandbox {
     const request = { program, name, args: args.map(jsonOf), ...this.#limits }
     const turn = this.#last.then(() => this.#run(request, signal))
     this.#last = turn.catch(() => {})
-    return await unlessAborted(turn, signal)
+    return await bounded(() => turn, { signal }) // a call that still waits for its turn is not waited for
   }
 
   async close(): Promise<void> {
@@ -162,20 +162,6 @@ function listen(
 }
 
 const broke = (cause: Error) => new SandboxError(`the sandbox broke: ${cause.message}`, {}, { cause })
-
-/** Settles with the signal at the latest: a call that still waits for its turn is not waited for. */
-async function unlessAborted<T>(result: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted()
-  let ignore = () => {}
-  const aborted = new Promise<never>((_, reject) => {
-    ignore = onAbort(signal, () => reject(signal.reason as Error))
-  })
-  try {
-    return await Promise.race([aborted, result])
-  } finally {
-    ignore()
-  }
-}
 
 function jsonOf(value: unknown): string {
   const text = JSON.stringify(value) as string | undefined

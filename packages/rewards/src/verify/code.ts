@@ -1,5 +1,5 @@
+import { neverAborted } from '@selfplay/env'
 import { z } from 'zod'
-import { neverAborted } from '../on-abort.js'
 import { callable, having, parseOptions, show } from '../options.js'
 import type { Sandbox } from '../sandbox/sandbox.js'
 import { extract, extractionFailed, type Extractor } from './extract.js'

@@ -56,8 +56,8 @@ export abstract class AgentLoop<Row extends PromptRow, U extends { readonly step
     return isCapped ? `maxSteps ${maxSteps}` : `numTrainEpochs ${numTrainEpochs}`
   }
 
-  protected override async begin(): Promise<void> {
-    await super.begin()
+  protected override async begin(signal: AbortSignal): Promise<void> {
+    await super.begin(signal)
     await this.samplers.release() // of an evaluation that goes on while a checkpoint is loaded
   }
 

@@ -1,4 +1,5 @@
 import { lossSchema, type Loss } from '@selfplay/engine'
+import { rolloutLimitsSchema, strategySchema } from '@selfplay/env'
 import { z } from 'zod'
 import { ConfigError } from '../errors.js'
 import { optimiserSettings, runSettings } from '../optimiser-settings.js'
@@ -23,12 +24,12 @@ export const rlSettings = {
   /** Most tokens of one sample, besides what environments and limits allow. Default null: no cap of its own. */
   maxTokens: positiveInt.nullable().default(null),
   /** Limits of each rollout, see `RolloutLimits`. Default none beside its own defaults. */
-  limits: z.record(z.string(), z.unknown()).default({}),
+  limits: rolloutLimitsSchema.default({}),
   /**
    * What a failed rollout means for its group, see `Strategy`. Default `minimum-viable`: a group stands on three quarters of
    * its members; the reference stops the run at the first failure.
    */
-  strategy: z.looseObject({ kind: z.string() }).default({ kind: 'minimum-viable' }),
+  strategy: strategySchema.default({ kind: 'minimum-viable' }),
   /** Most rollouts at once. Default 64. */
   concurrency: positiveInt.default(64),
   /** Most seconds for the rewards of one group; null: no limit. Default 900. */

@@ -1,12 +1,14 @@
 import type { SamplingClient, TrainingClient } from '@selfplay/engine'
 import type { GroupRunOptions, RLDataset } from '@selfplay/env'
-import { getRenderer, type Renderer, type Tokenizer } from '@selfplay/renderers'
+import type { Renderer, Tokenizer } from '@selfplay/renderers'
 import { z } from 'zod'
 import { checkAnswerLength } from '../check-answer-length.js'
+import { withDeadline } from '../deadline.js'
 import { ConfigError } from '../errors.js'
 import { checkEvaluators, type Evaluator } from '../evaluate/evaluator.js'
-import { lockSchema } from '../run/check-outside.js'
+import { has, isFunction, livePart, liveParts } from '../run/live-parts.js'
 import type { RunNotice } from '../run/loop-session.js'
+import { resolveText, type RunText } from '../run/resolve-text.js'
 import type { RunTarget } from '../run/resume.js'
 import { parseStrict } from '../strict-config.js'
 import type { Tracker } from '../track/tracker.js'
@@ -45,42 +47,6 @@ export interface RLConfig extends RLSettings {
   readonly onUpdate?: (update: RLUpdate) => void
 }
 
-const has =
-  <T>(...names: readonly string[]) =>
-  (value: unknown): value is T =>
-    typeof value === 'object' && value !== null && names.every((name) => name in value)
-const isFunction = (value: unknown): boolean => typeof value === 'function'
-
-export const livePart = <T>(expected: string, check: (value: unknown) => boolean) =>
-  z.custom<T>(check, { error: `expected ${expected}` })
-
-/** Parts that both loops have. */
-export const liveParts = {
-  client: livePart<TrainingClient>('a training client', has('forwardBackward', 'optimStep', 'sampler')),
-  tokenizer: livePart<Tokenizer | Pick<Tokenizer, 'decode'>>('a tokenizer', has('decode')).optional(),
-  evaluators: z
-    .array(livePart<Evaluator>('an evaluator: {name, evaluate}', has('name', 'evaluate')))
-    .readonly()
-    .default([]),
-  run: z
-    .union([
-      z.string().min(1),
-      z.strictObject({
-        directory: z.string().min(1),
-        resume: z.union([z.boolean(), z.string()]).default(false),
-        rollouts: z.boolean().default(true),
-        lock: lockSchema.exactOptional(),
-      }),
-    ])
-    .nullable()
-    .default(null),
-  trackers: z
-    .array(livePart<Tracker>('a tracker', has('log', 'finish')))
-    .readonly()
-    .default([]),
-  onNotice: livePart<(notice: RunNotice) => void>('a function', isFunction).optional(),
-}
-
 const rlConfigSchema = z.strictObject({
   ...rlSettings,
   ...liveParts,
@@ -99,14 +65,12 @@ const rlConfigSchema = z.strictObject({
 type Parsed = z.output<typeof rlConfigSchema>
 
 /** A config with every default, its plain settings apart from its live parts. */
-export interface ResolvedRLConfig extends Pick<
-  Parsed,
-  'client' | 'dataset' | 'evaluators' | 'reference' | 'filter' | 'trackers' | 'onNotice' | 'onUpdate'
-> {
+export interface ResolvedRLConfig
+  extends
+    RunText,
+    Pick<Parsed, 'client' | 'dataset' | 'evaluators' | 'reference' | 'filter' | 'trackers' | 'onNotice' | 'onUpdate'> {
   readonly settings: ResolvedRLSettings
   readonly run: RunTarget | null
-  readonly tokenizer: Tokenizer | Pick<Tokenizer, 'decode'> | undefined
-  readonly renderer: Renderer | undefined
 }
 
 /** @throws ConfigError naming each option that cannot be used, with the nearest known name for unknown ones. */
@@ -139,33 +103,22 @@ export function resolveRLConfig(config: RLConfig): ResolvedRLConfig {
   }
 }
 
-const isTokenizer = (value: unknown): value is Tokenizer => has('encode', 'decode', 'tokenId')(value)
-
-/** The tokenizer and renderer of a run, from what was given. */
-export function resolveText(
-  client: TrainingClient,
-  given: Tokenizer | Pick<Tokenizer, 'decode'> | undefined,
-  format: string | Renderer | undefined,
-): Pick<ResolvedRLConfig, 'tokenizer' | 'renderer'> {
-  const own = (client as { tokenizer?: unknown }).tokenizer
-  if (typeof format === 'object') return { renderer: format, tokenizer: given ?? format.tokenizer }
-  const tokenizer = given ?? (has<Pick<Tokenizer, 'decode'>>('decode')(own) ? own : undefined)
-  if (format === undefined) return { tokenizer, renderer: undefined }
-  if (!isTokenizer(tokenizer)) {
-    throw new ConfigError(
-      `renderer "${format}" is a name and needs a tokenizer with encode, decode and tokenId: pass tokenizer, or a renderer`,
-      { renderer: format },
-    )
-  }
-  return { tokenizer, renderer: getRenderer(format, tokenizer) }
-}
-
-/** The data set of a run. @throws ConfigError when it is to be made and there is no renderer, or what was made is none */
-export async function resolveDataset({ dataset, renderer }: ResolvedRLConfig): Promise<RLDataset> {
+/**
+ * The data set of a run.
+ *
+ * @throws ConfigError when it is to be made and there is no renderer, or what was made is none; the signal's reason when aborted
+ */
+export async function resolveDataset({ dataset, renderer }: ResolvedRLConfig, signal: AbortSignal): Promise<RLDataset> {
   if (typeof dataset === 'function' && !renderer)
     throw new ConfigError('dataset is a function of {renderer, tokenizer}: pass renderer too')
   const made =
-    typeof dataset === 'function' ? await dataset({ renderer: renderer!, tokenizer: renderer!.tokenizer }) : dataset
+    typeof dataset === 'function'
+      ? await withDeadline(() => dataset({ renderer: renderer!, tokenizer: renderer!.tokenizer }), {
+          seconds: Infinity,
+          signal,
+          what: 'dataset',
+        })
+      : dataset
   if (has<RLDataset>('getBatch', 'length')(made) && Number.isInteger(made.length) && made.length > 0) return made
   throw new ConfigError(`dataset: expected getBatch and a length of at least 1, got length ${String(made?.length)}`)
 }

@@ -9,7 +9,7 @@ export interface ProducerOptions<Builder, Group> {
   readonly maxStaleness: number
   /** Groups made at once; null: as many as the newest batch has. */
   readonly workers: number | null
-  readonly getBatch: (index: number) => Promise<readonly Builder[]>
+  readonly getBatch: (index: number, signal: AbortSignal) => Promise<readonly Builder[]>
   readonly makeGroup: (builder: Builder, place: Place, signal: AbortSignal) => Promise<Group>
 }
 
@@ -134,7 +134,7 @@ export class PacedProducer<Builder, Group> {
 
   private async load(index: number): Promise<void> {
     try {
-      const builders = await this.options.getBatch(index)
+      const builders = await this.options.getBatch(index, this.followed.signal)
       const batch = this.batchAt(index)
       batch.left = builders.length
       this.limit = this.options.workers ?? Math.max(1, builders.length)

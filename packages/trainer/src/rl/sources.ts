@@ -1,6 +1,7 @@
 import type { TrainingClient } from '@selfplay/engine'
 import {
   clientSampler,
+  deriveSeed,
   runGroup,
   runGroups,
   type EnvGroupBuilder,
@@ -9,8 +10,8 @@ import {
   type SamplerOptions,
   type TrajectoryGroup,
 } from '@selfplay/env'
+import { withDeadline } from '../deadline.js'
 import { DatasetError } from '../errors.js'
-import { deriveSeed } from '@selfplay/env'
 import type { ResolvedRLSettings } from './config.js'
 import { PacedProducer } from './producer.js'
 import { Snapshots } from './snapshots.js'
@@ -38,8 +39,13 @@ export interface SourceOptions {
   readonly filter: GroupRunOptions['filter']
 }
 
-/** How the run's settings sample. */
-function samplerOptions({ temperature, topK, topP, maxTokens }: ResolvedRLSettings): SamplerOptions {
+/** How settings sample. */
+export function samplerOptions({
+  temperature,
+  topK,
+  topP,
+  maxTokens,
+}: Pick<ResolvedRLSettings, 'temperature' | 'topK' | 'topP' | 'maxTokens'>): SamplerOptions {
   return {
     temperature,
     topP,
@@ -51,9 +57,8 @@ function samplerOptions({ temperature, topK, topP, maxTokens }: ResolvedRLSettin
 function groupOptions({ settings, filter }: SourceOptions): Omit<GroupRunOptions, 'sample'> {
   const { limits, strategy, concurrency, rewardTimeoutSeconds } = settings
   return {
-    // Checked by the runner, which knows all of them.
-    limits: limits as NonNullable<GroupRunOptions['limits']>,
-    strategy: strategy as NonNullable<GroupRunOptions['strategy']>,
+    limits,
+    strategy,
     concurrency,
     rewardTimeoutSeconds,
     ...(filter && { filter }),
@@ -63,10 +68,14 @@ function groupOptions({ settings, filter }: SourceOptions): Omit<GroupRunOptions
 /** The seed of the samples of update `step`; group k of it has `deriveSeed(seed, k)`. */
 const batchSeed = (seed: number, step: number): number => deriveSeed(seed, 'rollouts', step)
 
+/** A batch of a data set. @throws what the data set throws; the signal's reason when aborted, however long it takes. */
+export const batchOf = (dataset: RLDataset, index: number, signal: AbortSignal): Promise<readonly EnvGroupBuilder[]> =>
+  withDeadline((inner) => dataset.getBatch(index, { signal: inner }), { seconds: Infinity, signal, what: 'getBatch' })
+
 /** The builders of update `step`; the data set is gone through again and again. @throws DatasetError for an empty batch */
-async function buildersOf(dataset: RLDataset, step: number): Promise<readonly EnvGroupBuilder[]> {
+async function buildersOf(dataset: RLDataset, step: number, signal: AbortSignal): Promise<readonly EnvGroupBuilder[]> {
   const index = step % dataset.length
-  const builders = await dataset.getBatch(index)
+  const builders = await batchOf(dataset, index, signal)
   if (builders.length > 0) return builders
   throw new DatasetError(`batch ${index} of the data set has no groups: expected at least one`, { batch: index })
 }
@@ -77,7 +86,7 @@ export function synchronousSource(options: SourceOptions): GroupSource {
   return {
     async next(step, signal) {
       const started = performance.now()
-      const builders = await buildersOf(dataset, step)
+      const builders = await buildersOf(dataset, step, signal)
       const sampler = await client.sampler()
       try {
         const sample = clientSampler(sampler, samplerOptions(settings))
@@ -112,7 +121,7 @@ export async function pacedSource(
       ...bounds,
       maxStaleness: settings.offPolicy!.maxStaleness,
       workers: settings.offPolicy!.workers,
-      getBatch: (index) => buildersOf(dataset, index),
+      getBatch: (index, inner) => buildersOf(dataset, index, inner),
       makeGroup: (builder, { batch, group: index }, inner) =>
         snapshots.use(async (sampler) => {
           const started = performance.now()

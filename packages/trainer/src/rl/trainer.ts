@@ -41,7 +41,7 @@ export interface RLResult {
  * Trains a policy on groups of episodes whose rewards are compared within each group.
  *
  * @throws ConfigError before anything happens, for options that cannot be used; the signal's reason when aborted, after a
- *   checkpoint that resumes; SelfplayError subclasses naming the place for everything else.
+ *   checkpoint that resumes; typed errors naming the place for everything else, all of them `instanceof SelfplayError`.
  */
 export const trainRL = async (config: RLConfig, options: CallOptions = {}): Promise<RLResult> => {
   const trainer = new RLTrainer(config)
@@ -98,9 +98,9 @@ export class RLTrainer extends PolicyLoop<RLState, RLUpdate> {
     return { steps: step, seconds, checkpoint: this.session.checkpoint, metrics: this.newest?.metrics ?? null }
   }
 
-  protected override async begin(): Promise<void> {
-    this.dataset = await resolveDataset(this.config)
-    await super.begin()
+  protected override async begin(signal: AbortSignal): Promise<void> {
+    this.dataset = await resolveDataset(this.config, signal)
+    await super.begin(signal)
   }
 
   /** Updates of the whole run; NaN before a data set that decides it is there. */

@@ -1,5 +1,6 @@
 import type { SamplingClient, TrainingClient } from '@selfplay/engine'
-import { ConsecutiveFailuresError, type TrajectoryGroup } from '@selfplay/env'
+import { FailureGuard, type GroupCounts, type TrajectoryGroup } from '@selfplay/env'
+import { ConfigError } from '../errors.js'
 import { watchForCollapse } from '../run/collapse.js'
 import { optimiserOptions } from '../optimiser-settings.js'
 import { assembleDatums, creditBatch, type CreditedGroup, type MemberDatums } from './assemble.js'
@@ -19,7 +20,7 @@ import { trainSubsteps, type Learnt, type RLDatum } from './substeps.js'
 export interface RLUpdateContext {
   readonly client: TrainingClient
   readonly settings: ResolvedRLSettings
-  /** What `klPenalty` compares with; null without one. */
+  /** What `klPenalty` compares with; null only without one. */
   readonly reference: SamplingClient | null
   readonly totalSteps: number
   /** Batches of one pass over the data set. */
@@ -43,7 +44,8 @@ export interface RLUpdateResult {
  * One update from the groups of one batch: credit, training sequences, KL penalty, optimiser steps. Changes the weights and
  * nothing else; the new state is returned.
  *
- * @throws ConsecutiveFailuresError when too many groups in a row have failed; what `trainSubsteps` throws.
+ * @throws ConsecutiveFailuresError when too many groups in a row have failed; ConfigError for `klPenalty` without a reference;
+ *   what `trainSubsteps` throws.
  */
 export async function runRLUpdate(
   groups: readonly TrajectoryGroup[],
@@ -115,7 +117,11 @@ async function withKlPenalty(
   { settings, reference, signal }: RLUpdateContext,
 ): Promise<Penalised> {
   const data = members.flatMap((member) => member.data)
-  if (!settings.klPenalty || !reference) return { data, kl: null }
+  if (!settings.klPenalty) return { data, kl: null }
+  if (!reference)
+    throw new ConfigError(
+      'klPenalty compares with a reference policy, and there is none: pass reference, or leave it out',
+    )
   const episodes = members.map((member) => member.data.map(({ datum }) => datum))
   const references = await referenceLogprobs(reference, episodes, { signal })
   const { episodes: penalised, kl } = penaliseKl(episodes, references, settings.klPenalty)
@@ -165,37 +171,19 @@ function creditMetrics(credited: readonly CreditedGroup[]): Record<string, numbe
 /**
  * Counts failed groups in a row over updates.
  *
- * @throws ConsecutiveFailuresError with the first cause, when there are too many or nothing has worked so far.
+ * @throws ConsecutiveFailuresError when there are too many or nothing has worked so far.
  */
-function countFailures(
-  before: RLState['failures'],
-  groups: readonly TrajectoryGroup[],
-  limit: number,
-): RLState['failures'] {
-  let { succeeded, consecutive, first } = before
-  for (const group of groups) {
-    if (group.status !== 'failed') {
-      succeeded++
-      consecutive = 0
-      first = null
-      continue
-    }
-    const failure = group.failures[0]
-    first ??= failure ? `${failure.boundary}: ${failure.code}: ${failure.message}` : (group.reason ?? 'no reason given')
-    consecutive++
-    if (consecutive >= limit) throw tooMany(consecutive, first)
-  }
-  if (succeeded === 0 && first !== null) throw tooMany(consecutive, first)
-  return { succeeded, consecutive, first }
+function countFailures(before: GroupCounts, groups: readonly TrajectoryGroup[], limit: number): GroupCounts {
+  const guard = new FailureGuard(limit, before)
+  for (const group of groups) guard.record(group)
+  if (guard.counts.succeeded === 0 && guard.inARow > 0) guard.stop()
+  return guard.counts
 }
-
-const tooMany = (count: number, first: string): ConsecutiveFailuresError =>
-  new ConsecutiveFailuresError(`${count} groups in a row failed; the first one because of ${first}`, { count, first })
 
 interface Progress {
   readonly client: TrainingClient
   readonly settings: ResolvedRLSettings
-  readonly failures: RLState['failures']
+  readonly failures: GroupCounts
   readonly metrics: Readonly<Record<string, number>>
 }
 

@@ -1,21 +1,7 @@
-import { z } from 'zod'
 import { ConfigError } from '../errors.js'
 import { parseStrict } from '../strict-config.js'
-import type { RunLock } from './lock.js'
+import { runSchema } from './live-parts.js'
 import type { Tracker } from '../track/tracker.js'
-
-/** A lock that somebody has taken with `lockRun`. */
-export const lockSchema = z.custom<RunLock>(
-  (value) => typeof (value as Partial<RunLock> | null)?.release === 'function',
-  { error: 'expected a lock of lockRun' },
-)
-
-const runSchema = z.strictObject({
-  directory: z.string().min(1),
-  resume: z.union([z.boolean(), z.string().min(1)]).optional(),
-  rollouts: z.boolean().optional(),
-  lock: lockSchema.optional(),
-})
 
 const TRACKER_CALLS = ['start', 'log', 'finish'] as const
 

@@ -13,7 +13,7 @@ export interface RunTarget {
   /** Write `rollouts.jsonl`. Default true. */
   readonly rollouts?: boolean
   /** A lock of the folder that the caller holds already. Default: the trainer takes it while it trains. */
-  readonly lock?: RunLock
+  readonly lock?: RunLock | undefined
 }
 
 /** What a person should know about how a run begins. */

@@ -47,7 +47,7 @@ export abstract class TrainingLoop<
   /** The row of an evaluation without its `step`; null when there is nothing to evaluate. */
   protected abstract measure(signal: AbortSignal): Promise<MetricsRow | null>
   /** Starts or resumes the run: called at the first update of this process. */
-  protected async begin(): Promise<void> {
+  protected async begin(_signal: AbortSignal): Promise<void> {
     const { state, resumed } = await this.session.start()
     if (!resumed) await this.references?.keep(this.session.folder)
     this.state = state
@@ -89,7 +89,7 @@ export abstract class TrainingLoop<
 
   private async *whole(signal: AbortSignal): AsyncGenerator<U, void, undefined> {
     if (this.state) await this.session.reopen(this.state.step)
-    else await this.begin()
+    else await this.begin(signal)
     await this.evaluateIfDue(false, signal)
     const { step } = this.state!
     yield* this.loop(signal)

@@ -5,8 +5,9 @@ import { batchCount, type Dataset } from '../dataset.js'
 import { ConfigError } from '../errors.js'
 import { checkEvaluators, type Evaluator } from '../evaluate/evaluator.js'
 import { optimiserSettings, runSettings } from '../optimiser-settings.js'
-import { livePart, liveParts, resolveText } from '../rl/options.js'
+import { has, isFunction, livePart, liveParts } from '../run/live-parts.js'
 import type { RunNotice } from '../run/loop-session.js'
+import { resolveText } from '../run/resolve-text.js'
 import type { RunTarget } from '../run/resume.js'
 import { parseStrict } from '../strict-config.js'
 import type { Tracker } from '../track/tracker.js'
@@ -83,21 +84,14 @@ export interface SupervisedConfig extends SupervisedSettings {
 const configSchema = z.strictObject({
   ...supervisedSettings,
   ...liveParts,
-  renderer: z
-    .union([z.string(), livePart<Renderer>('a renderer or its name', (value) => has(value, 'supervisedExample'))])
-    .optional(),
+  renderer: z.union([z.string(), livePart<Renderer>('a renderer or its name', has('supervisedExample'))]).optional(),
   dataset: livePart<Dataset<SupervisedRow>>(
     'an array of rows, or an async iterable',
-    (value) => Array.isArray(value) || has(value, Symbol.asyncIterator),
+    (value) => Array.isArray(value) || has(Symbol.asyncIterator)(value),
   ),
   evalDataset: livePart<readonly SupervisedRow[]>('an array of rows', Array.isArray).optional(),
-  onUpdate: livePart<(update: SupervisedUpdate) => void>(
-    'a function',
-    (value) => typeof value === 'function',
-  ).optional(),
+  onUpdate: livePart<(update: SupervisedUpdate) => void>('a function', isFunction).optional(),
 })
-
-const has = (value: unknown, name: PropertyKey): boolean => typeof value === 'object' && value !== null && name in value
 
 /** A config with every default, its plain settings apart from its live parts. */
 export interface ResolvedSupervisedConfig {

@@ -110,7 +110,7 @@ export class SupervisedTrainer extends PolicyLoop<SupervisedState, SupervisedUpd
   protected async *loop(signal: AbortSignal): AsyncGenerator<SupervisedUpdate, void, undefined> {
     const { dataset, settings, totalSteps } = this.config
     if (totalSteps !== null && this.state!.step >= totalSteps) return
-    const source = batches(dataset, { ...batchOptions(dataset, settings), skip: this.state!.step })
+    const source = batches(dataset, { ...batchOptions(dataset, settings), skip: this.state!.step, signal })
     for await (const batch of source) {
       signal.throwIfAborted()
       const { step, metrics } = await this.update(batch, signal)
