@@ -32,6 +32,7 @@ function installed() {
 
 if (!installed()) run('npm', ['ci', '--no-audit', '--no-fund'], { ONNXRUNTIME_NODE_INSTALL: 'skip' })
 if (process.argv.includes('--cuda')) {
+  console.log("Downloads onnxruntime's CUDA 12 libraries. Nothing uses them in this version: see CONTRIBUTING.md")
   run(process.execPath, ['node_modules/onnxruntime-node/script/install.js'], { ONNXRUNTIME_NODE_INSTALL: 'cuda12' })
 }
 if (!process.argv.includes('--no-build')) {

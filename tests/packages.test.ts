@@ -48,6 +48,22 @@ const { devDependencies } = JSON.parse(await readFile(join(root, 'package.json')
 }
 const pinned = (name: string) => `${name}@${devDependencies[name]}`
 
+/** Compiles `main.ts` of a folder as strictly as a user may, the types of packages included; what the compiler says. */
+async function compile(folder: string): Promise<string> {
+  const compilerOptions = {
+    module: 'NodeNext',
+    target: 'ES2022',
+    lib: ['ES2023'],
+    strict: true,
+    exactOptionalPropertyTypes: true,
+    skipLibCheck: false,
+    noEmit: true,
+    types: ['node'],
+  }
+  await writeFile(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['main.ts'] }))
+  return run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', folder], folder)
+}
+
 describe('each package works alone in an empty folder', () => {
   it.each(packages)('%s', async (name) => {
     const { name: specifier, exports } = await manifest(name)
@@ -69,18 +85,35 @@ describe('each package works alone in an empty folder', () => {
     expect(Number(await run(process.execPath, ['main.mjs'], folder))).toBeGreaterThan(0)
 
     await writeFile(join(folder, 'main.ts'), `${imports}\n${entries.map((_, i) => `void m${i}`).join('\n')}\n`)
-    const compilerOptions = {
-      module: 'NodeNext',
-      target: 'ES2022',
-      lib: ['ES2023'],
-      strict: true,
-      exactOptionalPropertyTypes: true,
-      skipLibCheck: false,
-      noEmit: true,
-      types: ['node'],
-    }
-    await writeFile(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['main.ts'] }))
-    expect(await run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', folder], folder)).toBe('')
+    expect(await compile(folder)).toBe('')
+  })
+})
+
+describe('schemas of a user', () => {
+  it('fit with the oldest zod that the packages allow, which is there once', async () => {
+    const zod = '4.3.0'
+    const manifests = await Promise.all(packages.map(manifest))
+    const ranges = manifests.flatMap(({ dependencies }) => dependencies?.['zod'] ?? [])
+    expect(new Set(ranges)).toEqual(new Set([`^${zod}`]))
+    const folder = await install(work, [...tarballsOf(await closure('selfplay')), pinned('@types/node'), `zod@${zod}`])
+    const files = await readdir(join(folder, 'node_modules'), { recursive: true })
+    const copies = files.filter((file) => /(^|node_modules[\\/])zod[\\/]package\.json$/.test(file))
+    expect(copies).toHaveLength(1)
+    const program = [
+      `import { scripted, playEnv, assistant, tool, toolCall, ToolEnv, user, verifyJson } from 'selfplay'`,
+      `import { z } from 'zod'`,
+      `const parameters = z.object({ a: z.number(), b: z.number() })`,
+      `const add = tool({ name: 'add', description: 'Adds.', parameters, run: ({ a, b }) => String(a + b) })`,
+      `const env = new ToolEnv({ tools: [add], messages: [user('17 + 25?')], grade: () => 1 })`,
+      `const policy = scripted([assistant([toolCall('add', { a: 17, b: 25 }), toolCall('add', { a: 'x' })]), '42'])`,
+      `const { reward, turns } = await playEnv(env, policy)`,
+      `const { reason } = verifyJson('{"row": 3}', z.strictObject({ row: z.int().max(2) }))`,
+      `console.log(reward, turns[0]?.metrics?.['tool_errors'], reason)`,
+    ].join('\n')
+    await writeFile(join(folder, 'main.ts'), program)
+    expect(await compile(folder)).toBe('')
+    await writeFile(join(folder, 'main.mjs'), program)
+    expect(await run(process.execPath, ['main.mjs'], folder)).toBe('1 1 invalid\n')
   })
 })
 

@@ -68,6 +68,15 @@ describe('report', () => {
   it('says when the machine was not idle', async () => {
     expect(await report(cases, { 'decode-tiny': result(3) })).toContain('`decode-tiny` (busy machine)')
   })
+
+  it('marks what was measured while the machine was far faster or slower than for the rest of its table', async () => {
+    const at = (gemm: number, bandwidth: number) => ({ ...result(0.1), floors: { gemm, bandwidth } })
+    const usual = { gemm: at(150e9, 25e9), sampler: at(160e9, 24e9), renderers: at(140e9, 22e9) }
+    expect(await report(cases, usual)).not.toContain('(floors differ)')
+    const text = await report(cases, { ...usual, 'decode-tiny': at(86e9, 24e9), vocabulary: at(150e9, 40e9) })
+    const marked = [...text.matchAll(/^\| `([\w-]+)` \(floors differ\)/gm)].map(([, name]) => name)
+    expect(new Set(marked)).toEqual(new Set(['decode-tiny', 'vocabulary']))
+  })
 })
 
 describe('numbers', () => {

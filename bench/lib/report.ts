@@ -1,5 +1,6 @@
 import type { Case, Row, Section } from './case.js'
 import type { AllResults, CaseResult } from './results.js'
+import { median } from './statistics.js'
 
 const SECTIONS: readonly (readonly [Section, string])[] = [
   ['speed', 'Speed'],
@@ -52,19 +53,37 @@ export async function report(cases: readonly Case[], results: AllResults): Promi
 const HOW = [
   'Written by `npm run bench` (see [README.md](README.md)). Ours and the peer run in turn, each in a process of its own on the same',
   'number of threads; numbers are medians of the runs. `ratio` says how many times better ours is. `floor` is the best that the',
-  'measured floors of the machine allow, in the unit of the row. `not run`: the peer was not installed.',
+  'measured floors of the machine allow, in the unit of the row. `not run`: the peer was not installed. `floors differ`: the machine',
+  'was so much faster or slower than for the rest of the table that times do not compare with those of other rows; ratios do.',
 ].join(' ')
 
 function sectionOf(section: Section, title: string, cases: readonly Case[], results: AllResults): string[] {
-  const rows = cases.filter((one) => one.section === section).flatMap(({ name }) => rowsOf(name, results[name]))
-  if (rows.length === 0) return []
+  const chosen = cases.filter((one) => one.section === section).map(({ name }) => [name, results[name]] as const)
+  if (chosen.length === 0) return []
+  const different = floorsDiffer(chosen.flatMap(([, result]) => (result ? [result] : [])))
+  const rows = chosen.flatMap(([name, result]) => rowsOf(name, result, different))
   const head = ['case', ...HEADINGS]
   return [`## ${title}`, [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')]
 }
 
-function rowsOf(name: string, result: CaseResult | undefined): string[][] {
+/** Beyond this factor from the median of a table, the floors of a case are those of another machine. */
+const FLOORS_FACTOR = 1.25
+
+/** Which of the results of one table were measured while the machine was far from its usual self. */
+function floorsDiffer(results: readonly CaseResult[]): ReadonlySet<CaseResult> {
+  const isFar = (floor: keyof CaseResult['floors']) => {
+    const usual = median(results.map(({ floors }) => floors[floor]))
+    return ({ floors }: CaseResult) => Math.abs(Math.log(floors[floor] / usual)) > Math.log(FLOORS_FACTOR)
+  }
+  return results.length === 0
+    ? new Set()
+    : new Set([...results.filter(isFar('gemm')), ...results.filter(isFar('bandwidth'))])
+}
+
+function rowsOf(name: string, result: CaseResult | undefined, different: ReadonlySet<CaseResult>): string[][] {
   if (!result) return [[`\`${name}\``, 'not run', ...HEADINGS.slice(1).map(() => '-')]]
-  const mark = result.load.idle ? '' : ' (busy machine)'
+  const marks = [...(result.load.idle ? [] : ['busy machine']), ...(different.has(result) ? ['floors differ'] : [])]
+  const mark = marks.length === 0 ? '' : ` (${marks.join(', ')})`
   return result.rows.map((row) => [`\`${name}\`${mark}`, ...cells(row)])
 }
 

@@ -4,13 +4,15 @@ import { InvalidInputError, type TrainingClient } from '@selfplay/engine'
 import { modelPath } from '@selfplay/model-tiny'
 import {
   loadAgents as loadClients,
+  loadTrainingClient as loadClient,
   resolveModel,
   type LoadAgentsOptions as LoadClientsOptions,
+  type LoadOptions as LoadClientOptions,
   type ResolveModelOptions,
 } from '@selfplay/ort'
 import { getRenderer, getTokenizer, type Renderer, type Tokenizer } from '@selfplay/renderers'
 
-export interface LoadAgentsOptions extends LoadClientsOptions<Tokenizer> {
+interface TextChoice {
   /**
    * Lays out prompts that are messages and reads the answers: a renderer, or the name of one, e.g. `chatml`. Default: none,
    * prompts are plain text.
@@ -19,6 +21,10 @@ export interface LoadAgentsOptions extends LoadClientsOptions<Tokenizer> {
   /** Called as a file of a hub model comes in, with bytes. */
   readonly onProgress?: NonNullable<ResolveModelOptions['onProgress']>
 }
+
+export interface LoadAgentsOptions extends LoadClientsOptions<Tokenizer>, TextChoice {}
+
+export interface LoadOptions extends LoadClientOptions<Tokenizer>, TextChoice {}
 
 /** A training client with all that a trainer needs to speak with it. */
 export type LoadedAgent = TrainingClient & { readonly tokenizer: Tokenizer; readonly renderer?: Renderer }
@@ -105,4 +111,15 @@ export async function loadAgents(
   const model = await prepareModel(source, options)
   const clients = await loadClients(model.source, count, model.options)
   return clients.map((client) => Object.assign(client, model.text))
+}
+
+/**
+ * Loads one model to train, with its tokenizer: all its weights, or an adapter (`training: { rank: 16 }`).
+ *
+ * @param source as of {@link loadAgents}.
+ * @throws what {@link loadAgents} throws.
+ */
+export async function loadTrainingClient(source: string, options: LoadOptions = {}): Promise<LoadedAgent> {
+  const model = await prepareModel(source, options)
+  return Object.assign(await loadClient(model.source, model.options), model.text)
 }

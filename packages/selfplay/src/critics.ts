@@ -2,6 +2,7 @@ import type { ActorCriticClient, CriticClient } from '@selfplay/engine'
 import {
   loadActorCritics as loadValueAgents,
   loadCritic as loadValueClient,
+  loadCritics as loadValueClients,
   type LoadActorCriticsOptions as LoadValueAgentsOptions,
   type LoadCriticOptions as LoadValueOptions,
 } from '@selfplay/ort'
@@ -23,7 +24,8 @@ export type LoadedCritic = CriticClient & { readonly tokenizer: Tokenizer }
 export type LoadedActorCritic = ActorCriticClient & { readonly tokenizer: Tokenizer; readonly renderer?: Renderer }
 
 /**
- * Loads a model with a value head, for `MAACTrainer` or as a separate critic of `IACTrainer`. A folder that a critic was saved to
+ * Loads a model with a value head, for `MAACTrainer` or as a separate critic of `IACTrainer` ({@link loadCritics} loads
+ * one for each agent). A folder that a critic was saved to
  * brings its head; any other model gets a new one.
  *
  * @param source as of `loadAgents`.
@@ -32,6 +34,20 @@ export type LoadedActorCritic = ActorCriticClient & { readonly tokenizer: Tokeni
 export async function loadCritic(source: string, options: LoadCriticOptions = {}): Promise<LoadedCritic> {
   const model = await prepareModel(source, options)
   return Object.assign(await loadValueClient(model.source, model.options), { tokenizer: model.text.tokenizer })
+}
+
+/**
+ * Loads n critics that start from one model, for the `critics` of `IACTrainer`; with adapters (`training: { rank: 16 }`) they share
+ * its frozen weights. Options, heads and errors as of {@link loadCritic}.
+ */
+export async function loadCritics(
+  source: string,
+  count: number,
+  options: LoadCriticOptions = {},
+): Promise<LoadedCritic[]> {
+  const model = await prepareModel(source, options)
+  const clients = await loadValueClients(model.source, count, model.options)
+  return clients.map((client) => Object.assign(client, { tokenizer: model.text.tokenizer }))
 }
 
 /** Loads n agents that are their own critics, for `IACTrainer`. */

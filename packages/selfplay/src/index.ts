@@ -8,11 +8,12 @@ export * from '@selfplay/rewards'
 export * from '@selfplay/trainer'
 // One shape in two packages.
 export { type CallOptions } from '@selfplay/engine'
-export { loadAgents, type LoadAgentsOptions, type LoadedAgent } from './agents.js'
+export { loadAgents, loadTrainingClient, type LoadAgentsOptions, type LoadedAgent, type LoadOptions } from './agents.js'
 export { complete, type CompleteOptions } from './complete.js'
 export {
   loadActorCritics,
   loadCritic,
+  loadCritics,
   type LoadActorCriticsOptions,
   type LoadCriticOptions,
   type LoadedActorCritic,

@@ -71,6 +71,7 @@ describe('what is not understood ends with 2 and names what is near', () => {
       expect(help.out).toContain(option)
     expect(help.out).toContain('length-ratio, settings for the bundled model\n    90 epochs, 4 prompts per update')
     expect(help.out).toContain("length-ratio, the tutorial's settings, for every other model\n    3 epochs")
+    expect(help.out).toContain('20 unseen prompts, a checkpoint every 50 updates, a line every 20 updates')
     for (const flag of ['--version', '-v']) expect((await selfplay([flag], { cwd })).out).toMatch(/^\d+\.\d+\.\d+\n$/)
     expect((await selfplay(['help', 'train'], { cwd })).out).toBe(help.out)
     expect(help.out.split('\n').filter((line) => line.length > 80)).toEqual([])

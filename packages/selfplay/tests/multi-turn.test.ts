@@ -2,7 +2,6 @@ import { mkdtemp, readFile, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { loadActorCritics, loadCritic } from '../src/index.js'
 import { selfplay } from './support/command.js'
 import { writeTinyModel } from './support/tiny-model.js'
 
@@ -47,17 +46,5 @@ describe('selfplay train multi-turn-feedback', () => {
     expect([code, err]).toEqual([0, ''])
     expect(out).toMatch(/resumes +run/)
     expect((await readdir(join(cwd, 'run'))).sort()).toContain('agent_1')
-  })
-})
-
-describe('critics with the tokenizer of their model', () => {
-  it('load by the name of a bundled model or from a folder', async () => {
-    const critic = await loadCritic('bundled:tiny', { threads: 1, contextLength: 64 })
-    const ids = Int32Array.from(critic.tokenizer.encode('A dragon'))
-    expect((await critic.values([ids])).every((value) => Math.abs(value) < 1)).toBe(true)
-    const [agent] = await loadActorCritics(model, 1, { threads: 1, renderer: 'chatml' })
-    expect(agent!.renderer!.stop.length).toBeGreaterThan(0)
-    expect(agent!.info.parameters.trained).toBeGreaterThan(0)
-    await Promise.all([critic, agent!].map((client) => client.dispose()))
   })
 })

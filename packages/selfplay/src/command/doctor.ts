@@ -72,7 +72,7 @@ export function describeReport(report: DoctorReport, screen: Screen): string {
         : `onnxruntime ${runtime.version} ${kinds[runtime.kind]}, ${runtime.threads} threads` +
           (runtime.fallbackReason === undefined ? '' : `\nthe C API cannot be used: ${runtime.fallbackReason}`),
     ],
-    ['providers', `${providers.join(', ') || 'none'}; training uses the CPU`],
+    ['providers', `onnxruntime knows ${providers.join(', ') || 'none'}; this version uses the CPU alone`],
     [
       'bundled',
       bundledModel.present

@@ -57,8 +57,8 @@ export function createProgram(actions: Actions, { out, err }: Screens): Command 
   addPlay(program, out)
   program
     .command('doctor')
-    .description('say what this machine offers')
-    .option('--json', 'as JSON')
+    .description('say what this machine offers, and end with 1 where it cannot train')
+    .option('--json', 'the report as JSON')
     .option('--verbose', 'show where in the code an error arose')
     .action((options: { json?: true }) => actions.doctor({ json: options.json === true }))
   return program
@@ -76,24 +76,46 @@ function addTrain(program: Command, actions: Actions, screen: Screen): void {
     .command('train')
     .description('train agents on a task')
     .argument('<task>', `what to learn: ${tasks.map(({ name }) => name).join(', ')}`)
-    .option('--model <source>', 'folder in Hugging Face layout, or hub name (default: bundled:tiny)', someText)
-    .option('--revision <name>', 'branch, tag or commit of a hub model', someText)
+    .option(
+      '--model <source>',
+      'bundled:tiny, a folder in Hugging Face layout, or a hub name (default: bundled:tiny)',
+      someText,
+    )
+    .option('--revision <name>', 'branch, tag or commit of a hub model (default: main)', someText)
     .option('--seed <n>', 'seeds every random draw (default: 0)', whole)
     .option(
       '--epochs <n>',
-      "passes over the task's prompts; with --resume: more than before lengthen the run",
+      "passes over the task's prompts; with --resume, more than it had lengthen the run",
       wholeFrom(1),
     )
-    .option('--max-steps <n>', 'stop after this many updates; with --resume: the same', wholeFrom(1))
+    .option(
+      '--max-steps <n>',
+      'most updates; with --resume, more than it had lengthen the run (default: all of the epochs)',
+      wholeFrom(1),
+    )
     .option('--prompts-per-update <n>', 'prompts answered for one update', wholeFrom(1))
     .option('--generations <n>', 'answers of each agent to each prompt', wholeFrom(1))
-    .addOption(new Option('--joint-mode <name>', 'which answers are judged together').choices(JOINT_MODES))
-    .option('--max-new-tokens <n>', 'longest answer in tokens', wholeFrom(1))
-    .option('--temperature <t>', 'of sampling', positive)
-    .option('--learning-rate <rate>', 'of AdamW', positive)
-    .addOption(new Option('--learning-rate-schedule <name>', 'how the rate goes over the run').choices(SCHEDULES))
-    .option('--lora-rank <r>', 'train adapters of this rank on one shared model; 0: all weights', wholeFrom(0))
-    .option('--unseen-prompts <n>', 'prompts never trained on, answered before and after', wholeFrom(0))
+    .addOption(
+      new Option(
+        '--joint-mode <name>',
+        'which answers are judged together: answer k of each agent, or each with each',
+      ).choices(JOINT_MODES),
+    )
+    .option('--max-new-tokens <n>', 'longest answer, in tokens', wholeFrom(1))
+    .option('--temperature <t>', 'of sampling, above 0', positive)
+    .option('--learning-rate <rate>', 'of AdamW, where the schedule begins', positive)
+    .addOption(
+      new Option(
+        '--learning-rate-schedule <name>',
+        'how the rate goes over the run; linear and cosine end at 0',
+      ).choices(SCHEDULES),
+    )
+    .option(
+      '--lora-rank <r>',
+      'train adapters of this rank (alpha: twice that) on one shared model; 0: all weights',
+      wholeFrom(0),
+    )
+    .option('--unseen-prompts <n>', 'prompts never trained on, answered before and after; 0: none', wholeFrom(0))
     .option('--output <folder>', 'the run folder (default: runs/<task>-<time>)', someText)
     .option(
       '--resume [folder]',
@@ -101,7 +123,11 @@ function addTrain(program: Command, actions: Actions, screen: Screen): void {
     )
     .option('--checkpoint-every <n>', 'updates between checkpoints; 0: only at the end', wholeFrom(0))
     .option('--logging-steps <n>', 'updates per line of output and per row for W&B', wholeFrom(1))
-    .option('--threads <n>', 'of onnxruntime (default: all cores)', wholeFrom(1))
+    .option(
+      '--threads <n>',
+      'to compute with (default: all cores); the same number repeats a run exactly',
+      wholeFrom(1),
+    )
     .option('--wandb', 'log to Weights & Biases; the key comes from WANDB_API_KEY')
     .option('--wandb-project <name>', 'project there (default: selfplay)', someText)
     .option('--wandb-entity <name>', "entity there (default: the key's own)", someText)
@@ -113,7 +139,9 @@ function addTrain(program: Command, actions: Actions, screen: Screen): void {
 const recipeText = (recipe: Recipe): string =>
   `${recipe.epochs} epochs, ${counted(recipe.promptsPerUpdate, 'prompt')} per update, ` +
   `${recipe.maxNewTokens} tokens, ` +
-  `${recipe.loraRank > 0 ? `adapters of rank ${recipe.loraRank}` : 'all weights'};\n${mainSettings(recipe)}`
+  `${recipe.loraRank > 0 ? `adapters of rank ${recipe.loraRank}` : 'all weights'};\n${mainSettings(recipe)};\n` +
+  `${recipe.unseenPrompts === 0 ? 'no' : recipe.unseenPrompts} unseen prompts, a checkpoint every ` +
+  `${counted(recipe.checkpointEvery, 'update')}, a line every ${counted(recipe.loggingSteps, 'update')}`
 
 /** Lines of at most `width` columns, all but the first indented as far as what stands in front of the text. */
 const hung = (front: string, text: string, width: number): string =>
@@ -125,7 +153,7 @@ function helpAfter(width: number): string {
   return [
     '\nTasks:',
     ...list,
-    '\nSettings without flags:',
+    '\nSettings without flags, by task and model:',
     ...tasks.flatMap(({ name, recipes: { tiny, others } }) => [
       `  ${name}, settings for the bundled model`,
       hung('    ', recipeText(tiny), width),

@@ -18,12 +18,13 @@ export function addPlay(program: Command, screen: Screen): void {
     .addArgument(
       new Argument(
         '<what>',
-        `${builtInNames.join(', ')}, or a module whose default export makes a MessageEnv`,
+        `${builtInNames.join(', ')}, or a module file whose default export makes a MessageEnv: a function of { seed }, or a class`,
       ).argParser(someText),
     )
     .option('--seed <n>', 'of the game and its other players (default: another one each time)', whole)
-    .option('--seat <n>', 'which seat of a game is yours, counted from 1 (default: 1)', wholeFrom(1))
+    .option('--seat <n>', 'which seat of a built-in game is yours, counted from 1 (default: 1)', wholeFrom(1))
     .addOption(new Option('--verbose', 'show where in the code an error arose'))
+    .addHelpText('after', '\nExamples:\n  selfplay play tic-tac-toe --seat 2\n  selfplay play ./my-env.js --seed 1')
     .action(async (what: string, options: PlayOptions) => {
       const { runPlay } = await import('./run.js')
       await runPlay(what, options, { screen, input: process.stdin, cwd: process.cwd(), signals: process })
