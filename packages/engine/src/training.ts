@@ -83,11 +83,18 @@ export interface TrainingClient {
   sampler(options?: CallOptions): Promise<SamplingClient>
   /** An independent frozen copy of the policy as it is now. */
   snapshot(options?: CallOptions): Promise<SamplingClient>
-  /** Weights, optimiser state and step count to a folder, whole or not at all. */
+  /**
+   * Weights, optimiser state and step count to a folder, whole or not at all. What stands there is replaced if it is an empty folder,
+   * or one with nothing but what a client wrote (a state or a model).
+   * @throws CheckpointError when anything else stands there, such as a file or a folder with files of others: it is left alone.
+   */
   saveState(directory: string, options?: CallOptions): Promise<void>
   /** What `saveState` wrote. @throws CheckpointError when anything is missing, damaged or of another model: nothing changes. */
   loadState(directory: string, options?: CallOptions): Promise<void>
-  /** A Hugging Face folder of the policy with its tokenizer files, whole or not at all. */
+  /**
+   * A Hugging Face folder of the policy with its tokenizer files, whole or not at all. Replaces what `saveState` would, and nothing else.
+   * @throws CheckpointError as `saveState` does; InvalidInputError for options that it cannot take.
+   */
   exportModel(directory: string, options?: CallOptions & ExportOptions): Promise<void>
   dispose(): Promise<void>
 }
