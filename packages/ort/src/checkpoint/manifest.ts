@@ -164,7 +164,7 @@ export async function verifyFiles(directory: string, manifest: Manifest, options
       if (systemCode(error) !== 'ENOENT') throw systemFailure(error, 'read', path)
       throw damaged(path, `a file of ${size} bytes`, 'no such file', advice)
     }
-    if (got !== size)       throw damaged(path, `${size} bytes`, `${got} bytes (${got < size ? 'cut short' : 'too long'})`, advice)
+    if (got !== size) throw damaged(path, `the ${size} bytes that were written`, `${got} bytes`, advice)
   }
   if (verify === 'sizes') return
   for (const [name, { sha256 }] of files) {
