@@ -13,15 +13,15 @@ export interface ForwardResult {
 
 /** AdamW (Loshchilov & Hutter 2019) with global-norm clipping. */
 export interface OptimStepOptions {
-  /** Must be >= 0. */
+  /** Must be >= 0. `learningRate / (1 - beta1)` must fit into float32. */
   readonly learningRate: number
   /** Default 0.9. */
   readonly beta1?: number
   /** Default 0.95. */
   readonly beta2?: number
-  /** Default 1e-8. */
+  /** A normal number of float32, from 1.2e-38. Default 1e-8. */
   readonly epsilon?: number
-  /** Decoupled, on all parameters. Default 0. */
+  /** Decoupled, on all parameters. `learningRate * weightDecay`, the share of a weight that a step takes away, is at most 1. Default 0. */
   readonly weightDecay?: number
   /** Gradients are scaled down to this global norm; null switches it off. Default 1. */
   readonly maxGradNorm?: number | null
@@ -71,7 +71,8 @@ export interface TrainingClient {
   forwardBackward(data: readonly Datum[], loss: Loss, options?: CallOptions): Promise<ForwardResult>
   /**
    * Applies the accumulated gradients once and zeroes them.
-   * @throws NonFiniteError when the gradient norm is not finite: weights and optimiser state unchanged, gradients zeroed.
+   * @throws NonFiniteError when the gradient norm is not finite: weights and optimiser state unchanged, gradients zeroed;
+   *   InvalidInputError for options that would make any weights infinite.
    */
   optimStep(options: OptimStepOptions, call?: CallOptions): Promise<OptimStepResult>
   /**
