@@ -70,6 +70,16 @@ describe('a model that cannot be loaded', () => {
     ],
     ['rank 0', () => loadTrainingClient(fixture('qwen2'), { ...OPTIONS, training: { rank: 0 } }), /lora\.rank/],
     [
+      'a rank above that of any target layer',
+      () => loadTrainingClient(fixture('qwen2'), { ...OPTIONS, training: { rank: 100_000_000 } }),
+      /lora\.rank must be at most 48, .*; got 100000000/,
+    ],
+    [
+      'a rank above that of the target layers that are named',
+      () => loadAgents(fixture('qwen2'), 2, { ...OPTIONS, mode: 'adapters', lora: { rank: 17, targets: ['k_proj'] } }),
+      /lora\.rank must be at most 16, since no update of k_proj .*; got 17/,
+    ],
+    [
       'an unknown target',
       () => loadTrainingClient(fixture('qwen2'), { ...OPTIONS, training: { targets: ['query'] } }),
       /q_proj.*got query/,
