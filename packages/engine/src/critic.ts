@@ -56,11 +56,11 @@ export interface CriticClient {
   ): Promise<ValueResult>
   /** As of {@link TrainingClient}: all of the critic's weights, head included, are one set with one gradient norm. */
   optimStep(options: OptimStepOptions, call?: CallOptions): Promise<OptimStepResult>
-  /** Weights, head, optimiser state and step count to a folder, whole or not at all. */
+  /** Weights, head, optimiser state and step count to a folder, whole or not at all; replaces what {@link TrainingClient} does. */
   saveState(directory: string, options?: CallOptions): Promise<void>
   /** What `saveState` wrote. @throws CheckpointError when anything is missing, damaged or of another model: nothing changes. */
   loadState(directory: string, options?: CallOptions): Promise<void>
-  /** A model folder with the head beside it, from which a critic can be loaded again; whole or not at all. */
+  /** A model folder with the head beside it, from which a critic can be loaded again; whole or not at all, and replaces what `saveState` does. */
   exportModel(directory: string, options?: CallOptions & ExportOptions): Promise<void>
   dispose(): Promise<void>
 }

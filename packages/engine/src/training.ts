@@ -13,15 +13,15 @@ export interface ForwardResult {
 
 /** AdamW (Loshchilov & Hutter 2019) with global-norm clipping. */
 export interface OptimStepOptions {
-  /** Must be >= 0. */
+  /** Must be >= 0. `learningRate / (1 - beta1)` must fit into float32. */
   readonly learningRate: number
   /** Default 0.9. */
   readonly beta1?: number
   /** Default 0.95. */
   readonly beta2?: number
-  /** Default 1e-8. */
+  /** A normal number of float32, from 1.2e-38. Default 1e-8. */
   readonly epsilon?: number
-  /** Decoupled, on all parameters. Default 0. */
+  /** Decoupled, on all parameters. `learningRate * weightDecay`, the share of a weight that a step takes away, is at most 1. Default 0. */
   readonly weightDecay?: number
   /** Gradients are scaled down to this global norm; null switches it off. Default 1. */
   readonly maxGradNorm?: number | null
@@ -71,7 +71,8 @@ export interface TrainingClient {
   forwardBackward(data: readonly Datum[], loss: Loss, options?: CallOptions): Promise<ForwardResult>
   /**
    * Applies the accumulated gradients once and zeroes them.
-   * @throws NonFiniteError when the gradient norm is not finite: weights and optimiser state unchanged, gradients zeroed.
+   * @throws NonFiniteError when the gradient norm is not finite: weights and optimiser state unchanged, gradients zeroed;
+   *   InvalidInputError for options that would make any weights infinite.
    */
   optimStep(options: OptimStepOptions, call?: CallOptions): Promise<OptimStepResult>
   /**
@@ -83,11 +84,18 @@ export interface TrainingClient {
   sampler(options?: CallOptions): Promise<SamplingClient>
   /** An independent frozen copy of the policy as it is now. */
   snapshot(options?: CallOptions): Promise<SamplingClient>
-  /** Weights, optimiser state and step count to a folder, whole or not at all. */
+  /**
+   * Weights, optimiser state and step count to a folder, whole or not at all. What stands there is replaced if it is an empty folder,
+   * or one with nothing but what a client wrote (a state or a model).
+   * @throws CheckpointError when anything else stands there, such as a file or a folder with files of others: it is left alone.
+   */
   saveState(directory: string, options?: CallOptions): Promise<void>
   /** What `saveState` wrote. @throws CheckpointError when anything is missing, damaged or of another model: nothing changes. */
   loadState(directory: string, options?: CallOptions): Promise<void>
-  /** A Hugging Face folder of the policy with its tokenizer files, whole or not at all. */
+  /**
+   * A Hugging Face folder of the policy with its tokenizer files, whole or not at all. Replaces what `saveState` would, and nothing else.
+   * @throws CheckpointError as `saveState` does; InvalidInputError for options that it cannot take.
+   */
   exportModel(directory: string, options?: CallOptions & ExportOptions): Promise<void>
   dispose(): Promise<void>
 }

@@ -2,7 +2,7 @@ import { cp, mkdir, mkdtemp, readFile, rm, truncate, writeFile } from 'node:fs/p
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { InvalidInputError, SelfplayError } from '@selfplay/engine'
+import { CheckpointError, InvalidInputError, SelfplayError } from '@selfplay/engine'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { openAdapterFolder, openModelFolder } from './checkpoint/index.js'
 import { writeSafetensors } from './checkpoint/safetensors-writer.js'
@@ -70,6 +70,16 @@ describe('a model that cannot be loaded', () => {
     ],
     ['rank 0', () => loadTrainingClient(fixture('qwen2'), { ...OPTIONS, training: { rank: 0 } }), /lora\.rank/],
     [
+      'a rank above that of any target layer',
+      () => loadTrainingClient(fixture('qwen2'), { ...OPTIONS, training: { rank: 100_000_000 } }),
+      /lora\.rank must be at most 48, .*; got 100000000/,
+    ],
+    [
+      'a rank above that of the target layers that are named',
+      () => loadAgents(fixture('qwen2'), 2, { ...OPTIONS, mode: 'adapters', lora: { rank: 17, targets: ['k_proj'] } }),
+      /lora\.rank must be at most 16, since no update of k_proj .*; got 17/,
+    ],
+    [
       'an unknown target',
       () => loadTrainingClient(fixture('qwen2'), { ...OPTIONS, training: { targets: ['query'] } }),
       /q_proj.*got query/,
@@ -135,6 +145,24 @@ describe('agents', () => {
     const agents = await loadAgents(fixture('qwen2'), 3, { ...OPTIONS, mode: 'shared' })
     expect(new Set(agents).size).toBe(1)
     await agents[0]!.dispose()
+  })
+
+  it('export and save over what they wrote themselves, and over nothing else', async () => {
+    const client = await loadTrainingClient(fixture('qwen2'), { ...OPTIONS, training: { rank: 2 } })
+    const own = join(scratch, 'own')
+    await client.exportModel(own)
+    await client.exportModel(own, { format: 'adapter' })
+    await client.saveState(own)
+    await client.exportModel(own)
+    await openModelFolder(own)
+    await writeFile(join(own, 'notes.txt'), 'mine')
+    for (const write of [() => client.exportModel(own), () => client.saveState(own)]) {
+      await expect(write()).rejects.toThrow(CheckpointError)
+      await expect(write()).rejects.toThrow(/got a folder with "notes\.txt"/)
+    }
+    await openModelFolder(own)
+    expect(await readFile(join(own, 'notes.txt'), 'utf8')).toBe('mine')
+    await client.dispose()
   })
 
   it('train on the adapter that they are given, and export it, whole and merged', async () => {

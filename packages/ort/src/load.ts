@@ -7,7 +7,7 @@ import { createRuntime } from './runtime/index.js'
 import { checkKeys } from './runtime/nearest.js'
 import type { Runtime } from './runtime/types.js'
 import { OrtTrainingClient, type ClientOptions } from './train/client.js'
-import { checkLora, initialLora, loraWeights, type LoraOptions } from './train/lora.js'
+import { checkLora, checkRank, initialLora, loraWeights, type LoraOptions } from './train/lora.js'
 import { ModelCore } from './train/model-core.js'
 import { companions, type Parameter } from './train/parameters.js'
 
@@ -181,6 +181,7 @@ export async function openCore(
   checkWeights(config, folder.tensors)
   const adapter = options.adapter === undefined ? undefined : await openStart(options.adapter, config, options)
   const training = adapter?.lora ?? trainingOf(options)
+  if (!adapter && training !== 'full') checkRank(config, training)
   const contextLength = contextOf(config, options.contextLength)
   const runtime =
     options.runtime ?? (await createRuntime(options.threads === undefined ? {} : { threads: options.threads }))

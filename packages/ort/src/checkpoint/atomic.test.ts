@@ -2,7 +2,7 @@ import * as nodeFs from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { CheckpointError } from '@selfplay/engine'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { recoverFolder, writeFileAtomic, writeFolderAtomic, type FileSystem, type WritableFile } from './atomic.js'
 
 let parent: string
@@ -54,10 +54,15 @@ function failingAt(n: number, code = 'ENOSPC'): { fs: FileSystem; calls: () => n
   return { fs, calls: () => calls }
 }
 
+/** As much of a manifest as tells that a folder is ours. */
+const MANIFEST = JSON.stringify({ format: 'selfplay', files: { 'a.txt': {}, 'sub/b.txt': {} } })
+
 const fill = (version: string) => async (staging: { write(name: string, contents: string): Promise<unknown> }) => {
   await staging.write('a.txt', `${version} a`)
   await staging.write('sub/b.txt', `${version} b`)
+  await staging.write('manifest.json', MANIFEST)
 }
+const FILLED = ['target', 'target/a.txt', 'target/manifest.json', 'target/sub', 'target/sub/b.txt']
 
 describe('files', () => {
   it('writes, replaces, and tells size and hash', async () => {
@@ -150,10 +155,92 @@ describe('folders', () => {
   it('replaces a folder as a whole', async () => {
     await writeFolderAtomic(target(), async (staging) => {
       await staging.write('gone.txt', 'x')
+      await staging.write('manifest.json', JSON.stringify({ format: 'selfplay', files: { 'gone.txt': {} } }))
     })
+    await nodeFs.writeFile(join(target(), '.DS_Store'), '')
     await writeFolderAtomic(target(), fill('new'))
-    expect(await listing()).toEqual(['target', 'target/a.txt', 'target/sub', 'target/sub/b.txt'])
+    expect(await listing()).toEqual(FILLED)
     expect(await text('target/sub/b.txt')).toBe('new b')
+  })
+
+  it('replaces an empty folder', async () => {
+    await nodeFs.mkdir(target())
+    await writeFolderAtomic(target(), fill('new'))
+    expect(await listing()).toEqual(FILLED)
+  })
+
+  it.each<[string, () => Promise<unknown>, RegExp]>([
+    ['a file', () => nodeFs.writeFile(target(), 'mine'), /got a file\. Choose another name/],
+    [
+      'a folder of others',
+      async () => {
+        await nodeFs.mkdir(join(target(), 'thesis'), { recursive: true })
+        await nodeFs.writeFile(join(target(), 'z.txt'), 'mine')
+      },
+      /got a folder with "thesis"\. Choose another folder, or move that away/,
+    ],
+    [
+      'a folder of ours with a file of others',
+      async () => {
+        await writeFolderAtomic(target(), fill('old'))
+        await nodeFs.writeFile(join(target(), 'sub/notes.txt'), 'mine')
+      },
+      /got a folder with "sub\/notes\.txt"/,
+    ],
+    [
+      'a folder with a folder in the place of a file of ours',
+      async () => {
+        await writeFolderAtomic(target(), fill('old'))
+        await nodeFs.rm(join(target(), 'a.txt'))
+        await nodeFs.mkdir(join(target(), 'a.txt'))
+      },
+      /got a folder with "a\.txt"/,
+    ],
+    [
+      'a folder with another program’s manifest',
+      async () => {
+        await nodeFs.mkdir(target())
+        await nodeFs.writeFile(join(target(), 'manifest.json'), '{"files": {"manifest.json": {}}}')
+      },
+      /got a folder with "manifest\.json"/,
+    ],
+    [
+      'a link to a folder, even of ours',
+      async () => {
+        await writeFolderAtomic(join(parent, 'real'), fill('old'))
+        await nodeFs.symlink(join(parent, 'real'), target(), 'junction')
+      },
+      /got a symbolic link\. Name the folder that it points to/,
+    ],
+  ])('refuses to replace %s', async (_, prepare, message) => {
+    await prepare()
+    const before = await listing()
+    let filled = false
+    const error: unknown = await writeFolderAtomic(target(), async () => {
+      filled = true
+    }).catch((caught: unknown) => caught)
+    expect(error).toBeInstanceOf(CheckpointError)
+    expect((error as Error).message).toMatch(message)
+    expect(filled).toBe(false)
+    expect(await listing()).toEqual(before)
+  })
+
+  it('refuses to replace the working directory', async () => {
+    await nodeFs.mkdir(target())
+    const cwd = vi.spyOn(process, 'cwd').mockReturnValue(target())
+    await expect(writeFolderAtomic('.', fill('new'))).rejects.toThrow(/got the working directory of this process/)
+    cwd.mockRestore()
+    expect(await listing()).toEqual(['target'])
+  })
+
+  it('looks again when all is written, at what came meanwhile', async () => {
+    const written = writeFolderAtomic(target(), async (staging) => {
+      await fill('new')(staging)
+      await nodeFs.mkdir(target())
+      await nodeFs.writeFile(join(target(), 'mine.txt'), 'mine')
+    })
+    await expect(written).rejects.toThrow(/got a folder with "mine\.txt"/)
+    expect(await listing()).toEqual(['target', 'target/mine.txt'])
   })
 
   it('copies byte for byte', async () => {
@@ -161,9 +248,8 @@ describe('folders', () => {
     await nodeFs.writeFile(join(parent, 'source'), bytes)
     await writeFolderAtomic(target(), (staging) => staging.copy('copy', join(parent, 'source')))
     expect(await nodeFs.readFile(join(target(), 'copy'))).toEqual(bytes)
-    await expect(writeFolderAtomic(target(), (staging) => staging.copy('x', join(parent, 'none')))).rejects.toThrow(
-      /cannot copy .*none/,
-    )
+    const missing = writeFolderAtomic(join(parent, 'other'), (staging) => staging.copy('x', join(parent, 'none')))
+    await expect(missing).rejects.toThrow(/cannot copy .*none/)
   })
 
   it('leaves the old folder and no litter, whichever step fails', async () => {
@@ -175,7 +261,7 @@ describe('folders', () => {
       const failed = writeFolderAtomic(target(), fill('new'), { fs: failingAt(n).fs })
       await expect(failed).rejects.toThrow(/disk is full.*What stood there before is unchanged/)
       expect(await text('target/a.txt')).toBe('old a')
-      expect(await listing()).toEqual(['target', 'target/a.txt', 'target/sub', 'target/sub/b.txt'])
+      expect(await listing()).toEqual(FILLED)
     }
     expect(beforeLastRename).toBeGreaterThanOrEqual(10)
   })
@@ -194,7 +280,7 @@ describe('folders', () => {
     await expect(aborted).rejects.toThrow('enough')
     await expect(writeFolderAtomic(target(), () => Promise.reject(new RangeError('mine')))).rejects.toThrow(RangeError)
     expect(await text('target/a.txt')).toBe('old a')
-    expect(await listing()).toEqual(['target', 'target/a.txt', 'target/sub', 'target/sub/b.txt'])
+    expect(await listing()).toEqual(FILLED)
   })
 
   it('keeps what stands there when asked to, also when it came just now', async () => {
@@ -211,7 +297,7 @@ describe('folders', () => {
       },
     }
     await writeFolderAtomic(target(), fill('third'), { ...keep, fs: racing })
-    expect(await listing()).toEqual(['target', 'target/a.txt', 'target/sub', 'target/sub/b.txt'])
+    expect(await listing()).toEqual(FILLED)
     expect(await text('target/a.txt')).toBe('third a')
   })
 

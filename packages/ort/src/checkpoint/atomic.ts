@@ -4,6 +4,7 @@ import { basename, dirname, join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CheckpointError, type CallOptions } from '@selfplay/engine'
 import { systemCode, systemFailure } from './problem.js'
+import { refuseForeign } from './replaceable.js'
 
 /** An open file, as far as writing needs it. */
 export interface WritableFile {
@@ -18,7 +19,7 @@ export interface FileSystem {
   mkdir(path: string, options?: { recursive: true }): Promise<unknown>
   rename(from: string, to: string): Promise<void>
   rm(path: string, options: { recursive: true; force: true }): Promise<void>
-  lstat(path: string): Promise<{ isDirectory(): boolean; mtimeMs: number }>
+  lstat(path: string): Promise<{ isDirectory(): boolean; isSymbolicLink(): boolean; mtimeMs: number }>
   readdir(path: string): Promise<string[]>
 }
 
@@ -29,8 +30,8 @@ export interface WriteOptions extends CallOptions {
 
 export interface FolderWriteOptions extends WriteOptions {
   /**
-   * What happens to a folder that stands there when the new one is complete: `replace` (default), or `keep` it and drop the
-   * new one, for folders whose contents follow from their name.
+   * What happens to a folder that stands there when the new one is complete: `replace` (default) it if it is ours or empty, or
+   * `keep` it and drop the new one, for folders whose contents follow from their name.
    */
   readonly existing?: 'replace' | 'keep'
 }
@@ -233,13 +234,15 @@ export async function writeFileAtomic(
 
 /**
  * Writes a folder whole or not at all: `fill` puts files into a temporary folder beside it, which is synced and then takes
- * the name. An existing folder (or file) of that name is moved aside first and removed last (or kept: `existing`).
+ * the name. A folder of that name is moved aside first and removed last (or kept: `existing`), if it is empty or one that
+ * selfplay wrote: with a `manifest.json` of ours, and nothing that this does not list. All else is refused, before `fill` and
+ * once more after it: other files, a folder with entries of others, the working directory, a symbolic link (to a folder, too).
  *
  * Between the two renames the name is free for an instant; should the process die just then, {@link recoverFolder} puts
  * the old folder back.
  *
- * @throws CheckpointError naming the path and the reason; whatever `fill` throws; the signal's reason when aborted. In each
- *   case what stood at `path` is unchanged and no temporary folder is left.
+ * @throws CheckpointError naming the path and the reason, or the first entry of others that stands there; whatever `fill`
+ *   throws; the signal's reason when aborted. In each case what stood at `path` is unchanged and no temporary folder is left.
  */
 export async function writeFolderAtomic<T>(
   path: string,
@@ -254,6 +257,7 @@ export async function writeFolderAtomic<T>(
     await makeFolder(fs, parent)
     await sweep(fs, parent)
     await recoverFolder(target, options)
+    if (existing === 'replace') await refuseForeign(fs, target, options)
     const [temporary] = await withFreeName(parent, (name) => fs.mkdir(name))
     try {
       const staging = new Staging(fs, temporary, signal)
@@ -261,7 +265,10 @@ export async function writeFolderAtomic<T>(
       await staging.sync()
       signal?.throwIfAborted()
       if (existing === 'keep') await settle(fs, temporary, target)
-      else await swap(fs, temporary, target)
+      else {
+        await refuseForeign(fs, target, options)
+        await swap(fs, temporary, target)
+      }
       return result
     } catch (error) {
       await fs.rm(temporary, { recursive: true, force: true }).catch(() => undefined)

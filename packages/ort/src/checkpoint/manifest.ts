@@ -14,9 +14,10 @@ import {
 import { checkJson, excerpt, printable, readJsonObject, type JsonObject, type JsonValue } from './json.js'
 import { innerPath } from './names.js'
 import { damaged, systemCode, systemFailure } from './problem.js'
+import { MANIFEST_FILE } from './replaceable.js'
 
-/** The name of the file that lists all others. */
-export const MANIFEST_FILE = 'manifest.json'
+export { MANIFEST_FILE }
+
 /** How manifest.json itself is laid out. */
 const MANIFEST_VERSION = 1
 
@@ -163,8 +164,7 @@ export async function verifyFiles(directory: string, manifest: Manifest, options
       if (systemCode(error) !== 'ENOENT') throw systemFailure(error, 'read', path)
       throw damaged(path, `a file of ${size} bytes`, 'no such file', advice)
     }
-    if (got !== size)
-      throw damaged(path, `${size} bytes`, `${got} bytes (${got < size ? 'cut short' : 'too long'})`, advice)
+    if (got !== size) throw damaged(path, `the ${size} bytes that were written`, `${got} bytes`, advice)
   }
   if (verify === 'sizes') return
   for (const [name, { sha256 }] of files) {

@@ -123,7 +123,9 @@ describe('check 49: half-written states', () => {
     await truncate(file, Math.floor((await readFile(file)).length / 2))
     const { newest, skipped } = await newestComplete(parent, TRAINING_STATE)
     expect((await openTrainingState(newest!.path)).step).toBe(1)
-    expect(skipped).toMatchObject([{ path: join(parent, '2'), reason: expect.stringContaining('cut short') as string }])
+    expect(skipped).toMatchObject([
+      { path: join(parent, '2'), reason: expect.stringContaining('that were written, got') as string },
+    ])
   })
 
   it('resumes from the previous one when the process was killed while saving', async () => {

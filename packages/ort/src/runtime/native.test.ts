@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
+import { DisposedError } from '@selfplay/engine'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { graph, type SerialisedModel } from '../graph/index.js'
 import { createRuntime, type Runtime, RuntimeError } from './index.js'
@@ -161,6 +162,19 @@ describe.runIf(process.platform === 'linux')('memory', () => {
     Object.values(weights).forEach((tensor) => tensor.dispose())
     // At once, without waiting for the collector to find the buffers.
     expect(held - anonymous()).toBeGreaterThan(60 * MB)
+  })
+
+  test('a session that is made while the runtime is disposed goes with it', async () => {
+    const other = await createRuntime({ kind: 'native', threads: 1 })
+    const weights = Object.fromEntries([0, 1, 2, 3].map((i) => [`w${i}`, other.allocate('float32', [size, size])]))
+    const before = anonymous()
+    const creating = other.createSession(heavy(), { weights, packing: 'own' })
+    await other.dispose()
+    await expect(creating).rejects.toThrow(DisposedError)
+    // The weights are free again, and their packed copies gone.
+    Object.values(weights).forEach((tensor) => tensor.dispose())
+    expect(() => weights['w0']!.data).toThrow('disposed')
+    expect(anonymous() - before).toBeLessThan(8 * MB)
   })
 
   test('creating a session can be aborted', async () => {

@@ -92,6 +92,8 @@ export class NativeRuntime implements Runtime {
       container?.use()
       if (container) undo.push(() => container.unuse())
       const handle = await this.#create(rewritten, resolved, values, container, signal)
+      if (this.#disposed) this.#api.release('ReleaseSession', handle)
+      this.#checkAlive()
       const session: NativeSession = new NativeSession({
         api: this.#api,
         values: this.#values,

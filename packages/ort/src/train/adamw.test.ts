@@ -1,4 +1,4 @@
-import { checkOptimStep } from '@selfplay/engine'
+import { checkOptimStep, InvalidInputError, NonFiniteError, type OptimStepOptions } from '@selfplay/engine'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createRuntime, type Runtime } from '../runtime/index.js'
 import { ParameterMath } from './adamw.js'
@@ -42,6 +42,56 @@ async function steps(inBlock: boolean) {
   for (const t of [1, 2]) norms.push(await math.step(parameters, state, t, options))
   return { norms, numbers: [weights, m!, v!].map(numbers) }
 }
+
+describe('a step', () => {
+  it('whose second moment would overflow is refused, unless the gradient is scaled down', async () => {
+    const weights = tensors(1, true)
+    const [gradients, m, v] = [tensors(2, true), companions(runtime, specs), companions(runtime, specs)]
+    gradients.get('p2')!.data![3] = 1e20
+    const parameters: Parameter[] = specs.map((spec) => ({ ...spec, weight: weights.get(spec.name)! }))
+    const step = (maxGradNorm: number | null) =>
+      math.step(parameters, { gradients, m, v }, 1, checkOptimStep({ learningRate: 0.01, maxGradNorm }))
+    const before = numbers(weights).map((array) => array!.slice())
+    await expect(step(null)).rejects.toThrow(/norm is 1\d+ at optimiser step 1, whose square overflows float32/)
+    await expect(step(1e30)).rejects.toThrow(NonFiniteError)
+    expect(numbers(weights)).toEqual(before)
+    await step(1)
+    for (const all of [weights, m, v]) expect(numbers(all).every((array) => array!.every(Number.isFinite))).toBe(true)
+  })
+
+  it.each<[string, Partial<OptimStepOptions>, RegExp]>([
+    [
+      'a learning rate beyond float32',
+      { learningRate: 1e300 },
+      /learningRate: learningRate \/ \(1 - beta1\) must fit into float32, at most 3\.4e38, got 1e\+300/,
+    ],
+    [
+      'one that the correction of the first moment makes so',
+      { learningRate: 1e38 },
+      /must fit into float32, at most 3\.4e38, got 1e\+38/,
+    ],
+    [
+      'a decay of more than the whole',
+      { weightDecay: 1e300 },
+      /weightDecay: .*must be at most 1, got 0\.01 \* 1e\+300/,
+    ],
+    ['an epsilon that is 0 in float32', { epsilon: 1e-60 }, /epsilon/],
+    ['an epsilon beyond float32', { epsilon: 1e60 }, /epsilon/],
+  ])('refuses %s', (_, options, message) => {
+    expect(() => checkOptimStep({ learningRate: 0.01, ...options })).toThrow(InvalidInputError)
+    expect(() => checkOptimStep({ learningRate: 0.01, ...options })).toThrow(message)
+  })
+
+  it('takes the largest options that it can be taken with', async () => {
+    const [weights, gradients] = [tensors(1, true), tensors(2, true)]
+    const [m, v] = [companions(runtime, specs), companions(runtime, specs)]
+    gradients.get('p1')!.data!.fill(0)
+    const parameters: Parameter[] = specs.map((spec) => ({ ...spec, weight: weights.get(spec.name)! }))
+    const options = checkOptimStep({ learningRate: 3.4e37, weightDecay: 1 / 3.4e37, epsilon: 2 ** -126 })
+    await math.step(parameters, { gradients, m, v }, 1, options)
+    expect(numbers(weights).every((array) => array!.every(Number.isFinite))).toBe(true)
+  })
+})
 
 describe('tensors in one block', () => {
   it('lie one behind the other', () => {

@@ -127,7 +127,7 @@ export class ParameterMath {
    *
    * @param t number of this step, from 1.
    * @returns the gradient's norm before clipping.
-   * @throws NonFiniteError when that norm is NaN or infinite; nothing is changed then.
+   * @throws NonFiniteError when that norm, clipped, is NaN, or its square no number of float32; nothing is changed then.
    */
   async step(
     parameters: readonly Parameter[],
@@ -136,13 +136,18 @@ export class ParameterMath {
     options: Required<OptimStepOptions>,
   ): Promise<number> {
     const gradNorm = await this.norm(state.gradients)
-    if (!Number.isFinite(gradNorm)) {
-      throw new NonFiniteError(`the gradient's norm is ${gradNorm} at optimiser step ${t}: weights are unchanged`, {
-        step: t,
-        parameter: await firstNonFinite(state.gradients),
-      })
+    const values = adamScalars(gradNorm, t, options)
+    // An infinite second moment would keep its weight from ever moving again.
+    if (!Number.isFinite(Math.fround((gradNorm * values.gradScale) ** 2))) {
+      const overflows = Number.isFinite(gradNorm)
+        ? ', whose square overflows float32 (maxGradNorm would scale it down)'
+        : ''
+      throw new NonFiniteError(
+        `the gradient's norm is ${gradNorm} at optimiser step ${t}${overflows}: weights are unchanged`,
+        { step: t, parameter: await firstNonFinite(state.gradients) },
+      )
     }
-    const scalars = this.#scalars(adamScalars(gradNorm, t, options))
+    const scalars = this.#scalars(values)
     const all = parameters.map(
       ({ name, weight }) => [weight, state.gradients.get(name)!, state.m.get(name)!, state.v.get(name)!] as const,
     )

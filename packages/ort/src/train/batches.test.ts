@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Datum } from '@selfplay/engine'
-import { microBatches, scatter } from './batches.js'
+import { microBatches, nonFiniteAt, scatter } from './batches.js'
 
 const datum = (length: number, trained: readonly number[]): Datum => ({
   tokens: Int32Array.from({ length }, (_, t) => t + 1),
@@ -22,6 +22,14 @@ describe('microBatches', () => {
     expect([...batch!.weights]).toEqual([2, 2, 2])
     expect([...batch!.advantages]).toEqual([1, 1.5, 0.5])
     expect([...batch!.inverseTemperature]).toEqual([2, 2, 2])
+  })
+
+  it('have the loss that is not finite of the datum that comes first in the call', () => {
+    const [batch] = microBatches([datum(4, [0, 2]), datum(6, [1, 5])], { maxTokens: 100 })
+    expect(batch!.datums).toEqual([1, 0])
+    expect(nonFiniteAt(batch!, Float32Array.of(1, NaN, Infinity, NaN))).toBe(2)
+    expect(nonFiniteAt(batch!, Float32Array.of(1, NaN, 1, 1))).toBe(1)
+    expect(nonFiniteAt(batch!, new Float32Array(4))).toBe(-1)
   })
 
   it('leaves out sequences in which nothing is trained', () => {

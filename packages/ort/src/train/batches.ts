@@ -127,6 +127,16 @@ function pack(data: readonly Datum[], rows: readonly Sequence[]): MicroBatch {
   return batch
 }
 
+/** Which trained position has a loss that is not finite: of several, the first of the datum that comes first in the call; -1: none. */
+export function nonFiniteAt({ datums, rowOf }: MicroBatch, losses: Float32Array): number {
+  const datumAt = (i: number) => datums[rowOf[i]!]!
+  let first = -1
+  losses.forEach((value, i) => {
+    if (!Number.isFinite(value) && (first < 0 || datumAt(i) < datumAt(first))) first = i
+  })
+  return first
+}
+
 /** Spreads values of trained positions [n] over one array per datum, [T]; other positions keep their 0. */
 export function scatter(batch: MicroBatch, values: ArrayLike<number>, into: readonly Float32Array[]): void {
   for (let i = 0; i < batch.positions.length; i++) {

@@ -1,8 +1,10 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { NonFiniteError, type Datum } from '@selfplay/engine'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { loadFixture, type Fixture } from '../models/testing/fixtures.js'
 import { modelWeights } from '../models/weights.js'
 import { createRuntime, type Runtime } from '../runtime/index.js'
+import { cutForLanes } from './lanes.js'
 import { ModelCore } from './model-core.js'
 import type { Parameter } from './parameters.js'
 import { runPasses } from './passes.js'
@@ -89,6 +91,23 @@ describe('micro-batches side by side', () => {
     const { gradients } = await runPasses(core, parameters, manySequences(), LOSS, OPTIONS)
     expect(taken).toBe(1)
     core.giveGradients(gradients!)
+  })
+
+  it.each([0, 1])('name the same of several such datums when lane %i is slow', async (slow) => {
+    const { core, parameters } = await open(2)
+    const data = manySequences()
+    const options = { ...OPTIONS, activationBytes: 2 ** 19 }
+    const [, second, third] = cutForLanes(core, data, options)
+    const bad = [...second!.datums.slice(-2), ...third!.datums]
+    for (const at of bad) data[at] = { ...data[at]!, weights: data[at]!.weights!.map((weight) => weight * NaN) }
+    const session = core.session.bind(core)
+    let calls = 0
+    core.session = async (...args) => {
+      if (calls++ === slow) await sleep(300)
+      return session(...args)
+    }
+    const failed = await runPasses(core, parameters, data, LOSS, options).catch((error: unknown) => error)
+    expect((failed as NonFiniteError).details).toMatchObject({ datum: Math.min(...second!.datums.slice(-2)) })
   })
 
   it('take one buffer besides the sum, however the head is cut for each of them', async () => {

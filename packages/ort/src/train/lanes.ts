@@ -48,7 +48,8 @@ type RunBatch<G> = (batch: number, into: G | undefined, scratch: Scratch) => Pro
  * Runs micro-batches side by side in the core's lanes: each lane takes each `lanes`-th and sums its gradients; their sums are added up
  * at the end. Sums are taken in the order of the batches and lanes: the result depends on their number, not on which is done first.
  *
- * @returns the sum, owned by the caller. When a batch fails no further one begins, and no buffer is kept.
+ * @returns the sum, owned by the caller.
+ * @throws what the first batch that fails threw: those before it are still run, no later one begins, and no buffer is kept.
  */
 export async function runLanes<G>(
   { lanes }: ModelCore,
@@ -57,14 +58,14 @@ export async function runLanes<G>(
 ): Promise<G | undefined> {
   const { batches, buffers } = options
   const step = Math.min(lanes, batches)
-  const stop = { failed: false }
+  const failure: Failure = { batch: Infinity, reason: undefined }
   const settled = await Promise.allSettled(
-    Array.from({ length: step }, (_, first) => runLane({ first, step }, options, run, stop)),
+    Array.from({ length: step }, (_, first) => runLane({ first, step }, options, run, failure)),
   )
   const totals = settled.flatMap((lane) => (lane.status === 'fulfilled' && lane.value ? [lane.value] : []))
   const [total, ...others] = totals
   try {
-    for (const lane of settled) if (lane.status === 'rejected') throw lane.reason
+    if (failure.batch < Infinity) throw failure.reason
     for (const other of others) await buffers!.add(total!, other)
   } catch (error) {
     if (total) buffers!.give(total)
@@ -75,18 +76,25 @@ export async function runLanes<G>(
   return total
 }
 
-/** One batch after another; after a failure anywhere no further one begins. */
+/** The first batch of a call, in its order, that failed so far. */
+interface Failure {
+  batch: number
+  reason: unknown
+}
+
+/** One batch after another, up to the first that failed in any lane. */
 async function runLane<G>(
   { first, step }: { readonly first: number; readonly step: number },
   { batches, buffers, signal }: LaneOptions<G>,
   run: RunBatch<G>,
-  stop: { failed: boolean },
+  failure: Failure,
 ): Promise<G | undefined> {
   const scratch: Scratch = new Map()
   let total: G | undefined
   let into: G | undefined
+  let i = first
   try {
-    for (let i = first; i < batches && !stop.failed; i += step) {
+    for (; i < batches && i < failure.batch; i += step) {
       signal?.throwIfAborted()
       into ??= await buffers?.take()
       await run(i, into, scratch)
@@ -96,7 +104,7 @@ async function runLane<G>(
     }
     return total
   } catch (error) {
-    stop.failed = true
+    if (i < failure.batch) Object.assign(failure, { batch: i, reason: error })
     if (total) buffers!.give(total)
     throw error
   } finally {

@@ -6,7 +6,10 @@ import { derivedSeed, TokenStream } from '../sample/random.js'
 
 /** A low-rank adapter (Hu et al. 2021): W + alpha / rank * B A on every target layer. */
 export interface LoraOptions {
-  /** Inner size of the update. */
+  /**
+   * Inner size of the update. At most the largest min(in, out) of the target layers: no update of theirs has a higher rank. (PEFT
+   * takes more, and trains numbers that add nothing; an adapter that is loaded from a folder keeps its rank.)
+   */
   readonly rank: number
   /** The update is scaled by alpha / rank. */
   readonly alpha: number
@@ -38,18 +41,31 @@ export function checkLora(options: Partial<LoraOptions>): LoraOptions {
   return { rank, alpha, targets }
 }
 
+/** @throws InvalidInputError when the rank is higher than that of any update of the model's target layers. */
+export function checkRank(config: ModelConfig, { rank, targets }: LoraOptions): void {
+  const limit = Math.max(
+    ...targetLayers(config, targets).map(({ inFeatures, outFeatures }) => Math.min(inFeatures, outFeatures)),
+  )
+  if (rank <= limit) return
+  throw new InvalidInputError(
+    `lora.rank must be at most ${limit}, since no update of ${targets.join(', ')} of this model has a higher rank; got ${rank}`,
+    { got: rank, limit },
+  )
+}
+
 /** Names of the two matrices of a layer's adapter, as PEFT has them without its `base_model.model.` prefix. */
 export const loraNames = (layer: string) => ({ a: `${layer}.lora_A.weight`, b: `${layer}.lora_B.weight` })
 
 /** Name and shape of every matrix of an adapter, in the order of the model. */
 export function loraWeights(config: ModelConfig, { rank, targets }: LoraOptions) {
-  return linearLayers(config)
-    .filter(({ name }) => targets.includes(name.split('.').at(-1)!))
-    .flatMap(({ name, inFeatures, outFeatures }) => [
-      { name: loraNames(name).a, shape: [rank, inFeatures] },
-      { name: loraNames(name).b, shape: [outFeatures, rank] },
-    ])
+  return targetLayers(config, targets).flatMap(({ name, inFeatures, outFeatures }) => [
+    { name: loraNames(name).a, shape: [rank, inFeatures] },
+    { name: loraNames(name).b, shape: [outFeatures, rank] },
+  ])
 }
+
+const targetLayers = (config: ModelConfig, targets: readonly string[]) =>
+  linearLayers(config).filter(({ name }) => targets.includes(name.split('.').at(-1)!))
 
 /**
  * PEFT's start: A uniform in +-1/sqrt(in), B zero, so that the adapted model begins as its base.

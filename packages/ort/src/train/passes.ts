@@ -2,7 +2,7 @@ import { NonFiniteError, type CallOptions, type Datum } from '@selfplay/engine'
 import { gradientName } from '../autodiff/index.js'
 import { headWeightName } from '../models/weights.js'
 import type { Tensor } from '../runtime/types.js'
-import { scatter, type MicroBatch } from './batches.js'
+import { nonFiniteAt, scatter, type MicroBatch } from './batches.js'
 import {
   cutForLanes,
   laneBytes,
@@ -35,7 +35,8 @@ export interface PassOptions extends CallOptions, BatchMemory {
  * Runs a call's micro-batches over the given parameters, as {@link runLanes} does. Gradients come in buffers of the core's,
  * owned by the caller.
  *
- * @throws NonFiniteError naming the datum whose loss is NaN or infinite; no buffer is kept then.
+ * @throws NonFiniteError naming the datum whose loss is NaN or infinite (of several always the same: the first of the first
+ *   micro-batch, and these go by length); no buffer is kept then.
  */
 export async function runPasses(
   core: ModelCore,
@@ -107,7 +108,7 @@ interface PassOutputs {
 }
 
 function checkLosses(batch: MicroBatch, losses: Float32Array): void {
-  const at = losses.findIndex((value) => !Number.isFinite(value))
+  const at = nonFiniteAt(batch, losses)
   if (at < 0) return
   const row = batch.rowOf[at]!
   const [datum, position] = [batch.datums[row]!, batch.positions[at]! - row * batch.length]

@@ -9,7 +9,7 @@ import {
 import { gradientName } from '../autodiff/index.js'
 import type { TensorFile } from '../checkpoint/index.js'
 import type { Session, Tensor } from '../runtime/types.js'
-import type { MicroBatch } from './batches.js'
+import { nonFiniteAt, type MicroBatch } from './batches.js'
 import { OrtTrainingClient, type ClientOptions } from './client.js'
 import { cutForLanes, runLanes, sideBySide, type GradientBuffers } from './lanes.js'
 import type { ModelCore } from './model-core.js'
@@ -188,7 +188,7 @@ function lastOnly(T: number): Float32Array {
 }
 
 function checkLosses(batch: MicroBatch, losses: Float32Array): void {
-  const at = losses.findIndex((value) => !Number.isFinite(value))
+  const at = nonFiniteAt(batch, losses)
   if (at < 0) return
   const sequence = batch.datums[at]!
   throw new NonFiniteError(
