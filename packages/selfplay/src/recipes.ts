@@ -24,6 +24,8 @@ export interface Recipe {
   readonly adamBeta2: number
   /** Rank of adapters on one shared frozen model; 0: each agent trains all weights of its own. */
   readonly loraRank: number
+  /** A joint answer whose reward is above it is not followed by another turn; null: all are. */
+  readonly earlyTerminationThreshold: number | null
   /** Factor on the task's reward before credit is computed. */
   readonly rewardScale: number
   /** Updates per line where the progress line cannot be rewritten, and per row for trackers. */
@@ -46,6 +48,7 @@ export const lengthRatioTutorial: Recipe = {
   learningRateSchedule: 'constant',
   adamBeta2: 0.95,
   loraRank: 0,
+  earlyTerminationThreshold: null,
   rewardScale: 100,
   loggingSteps: 10,
   checkpointEvery: 10,
@@ -76,18 +79,23 @@ export const multiTurnFeedbackTutorial: Recipe = {
   epochs: 2,
   generations: 4,
   maxNewTokens: 64,
+  earlyTerminationThreshold: 0.9,
   rewardScale: 1,
   loggingSteps: 1,
 }
 
-/** For the bundled model, see {@link lengthRatioTiny}. */
+/**
+ * For the bundled model, see {@link lengthRatioTiny}. Good first answers are followed up as well: what it learns to make of bad
+ * ones it does not carry over to those.
+ */
 export const multiTurnFeedbackTiny: Recipe = {
   ...multiTurnFeedbackTutorial,
   epochs: 80,
   promptsPerUpdate: 4,
-  generations: 6,
+  earlyTerminationThreshold: null,
   learningRate: 1e-3,
-  learningRateSchedule: 'linear',
+  learningRateSchedule: 'cosine',
+  adamBeta2: 0.99,
   loggingSteps: 10,
   checkpointEvery: 50,
   unseenPrompts: 20,

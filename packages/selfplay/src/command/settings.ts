@@ -35,6 +35,7 @@ export const settingsSchema = z.strictObject({
   learningRateSchedule: z.enum(SCHEDULES),
   adamBeta2: z.number().min(0).lt(1),
   loraRank: z.number().int().nonnegative(),
+  earlyTerminationThreshold: z.number().nullable(),
   rewardScale: z.number(),
   loggingSteps: count,
   checkpointEvery: z.number().int().nonnegative(),
@@ -46,7 +47,7 @@ type RunSettings = Readonly<z.output<typeof settingsSchema>>
 const commandSchema = z.strictObject({ formatVersion: z.number(), task: z.string(), settings: settingsSchema })
 
 /** Flags of `selfplay train` as they were given; what is left out was not typed. */
-export type SettingFlags = { readonly [K in keyof RunSettings]?: NonNullable<RunSettings[K]> }
+export type SettingFlags = Partial<RunSettings>
 export interface TrainFlags extends SettingFlags {
   readonly output?: string
   /** True: the newest run of the task, or the one in `output`. */

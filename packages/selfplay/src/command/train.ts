@@ -103,6 +103,7 @@ export function configOf({ task, settings }: Pick<RunPlan, 'task' | 'settings'>)
     agentLearningRate: settings.learningRate,
     learningRateSchedule: settings.learningRateSchedule,
     adamBeta2: settings.adamBeta2,
+    earlyTerminationThreshold: settings.earlyTerminationThreshold,
     loggingSteps: settings.loggingSteps,
     checkpointEvery: settings.checkpointEvery,
     seed: settings.seed,

@@ -24,6 +24,6 @@ export const multiTurnFeedback: TrainTask = {
   summary: 'the same over two turns: both agents are told the lengths of their answers, then answer again',
   rewardFunc: lengthRatioReward({ targetMin: 2, targetMax: 3, emptyFirst: 'countAsOne' }),
   externalTransition: lengthFeedback,
-  config: { numTurns: 2, earlyTermination: { threshold: 0.9 } },
+  config: { numTurns: 2 },
   recipes: { tiny: multiTurnFeedbackTiny, others: multiTurnFeedbackTutorial },
 }

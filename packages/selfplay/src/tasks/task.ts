@@ -21,7 +21,7 @@ export interface TrainTask {
   readonly rewardFunc: JointRewardFunction<TaskRow>
   readonly externalTransition?: ExternalTransition<TaskRow>
   /** Settings that belong to the task rather than to a recipe. */
-  readonly config?: Pick<MAGRPOConfig, 'numTurns' | 'earlyTermination' | 'discount'>
+  readonly config?: Pick<MAGRPOConfig, 'numTurns' | 'discount'>
   readonly recipes: { readonly tiny: Recipe; readonly others: Recipe }
   /** What to say about one joint answer besides its reward, e.g. a ratio; one text per agent. */
   readonly describe: (answers: readonly string[]) => string
