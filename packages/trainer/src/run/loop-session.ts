@@ -198,6 +198,7 @@ export class LoopSession<S extends LoopState, C extends string = string> {
   /** Writes an update's row and its rollouts, and tells the trackers unless it is not their turn. */
   async update(row: MetricsRow, rollouts: () => readonly unknown[] = () => [], isLogged = true): Promise<void> {
     const { run, trackers } = this.options
+    await this.folder?.check()
     await this.folder?.metrics.append([row])
     if (this.folder && run?.rollouts !== false) await this.folder.rollouts.append(rollouts())
     if (isLogged) for (const tracker of trackers) tracker.log(row)
@@ -205,6 +206,7 @@ export class LoopSession<S extends LoopState, C extends string = string> {
 
   /** Writes an evaluation's row. */
   async evaluation(row: MetricsRow): Promise<void> {
+    await this.folder?.check()
     await this.folder?.evaluations.append([row])
     for (const tracker of this.options.trackers) tracker.log(row)
   }
@@ -214,6 +216,7 @@ export class LoopSession<S extends LoopState, C extends string = string> {
     const { folder } = this
     if (!folder || !this.opened || this.savedStep === state.step) return
     const { settings, file, keepCheckpoints } = this.options
+    await folder.check()
     this.lines = await folder.lengths()
     const trainer = file.encode({ state, lines: this.lines, settings })
     const parts = this.options.parts.map(({ name, client }) => ({
