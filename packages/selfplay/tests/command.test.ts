@@ -352,6 +352,17 @@ describe('a run that is stopped', () => {
     expect(out).not.toMatch(/^stopped|^go on/m)
   })
 
+  it('names update, agent and learning rate when weights are broken, and saves them no more', async () => {
+    const broken = [...small, '--output', 'broken', '--learning-rate', '1e30']
+    const { code, out, err } = await selfplay(broken, { cwd })
+    expect([code, err.replaceAll(/\s+/g, ' ')]).toEqual([
+      1,
+      expect.stringMatching(/update 2, agent \d, row .*log-prob.* begin anew with a lower learning rate than 1e\+30/),
+    ])
+    expect(out).not.toMatch(/^stopped|^go on/m)
+    expect(await readdir(join(cwd, 'broken'))).not.toContain('checkpoints')
+  })
+
   it('does not say that it can go on when its folder was moved', async () => {
     let moved = false
     const { code, out, err } = await selfplay([...small, '--output', 'away', '--checkpoint-every', '1'], {

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { basename, join, relative } from 'node:path'
-import { InvalidInputError, type TrainingClient } from '@selfplay/engine'
+import { InvalidInputError, NonFiniteError, type TrainingClient } from '@selfplay/engine'
 import { createRuntime, type Runtime } from '@selfplay/ort'
 import { RewardProcessors } from '@selfplay/rewards'
 import {
@@ -175,8 +175,9 @@ async function trainAgents(parts: RunParts, context: TrainContext): Promise<void
     await writeReport({ plan, before, after, screen, cwd: context.cwd })
   } catch (error) {
     progress.end()
-    // A run that could not be taken up fails again in the same way.
-    if (hasBegun || signal.aborted) screen.write(await describeStop(plan, context))
+    // A run that could not be taken up, or has arrived at numbers that are none, does so again.
+    const canGoOn = signal.aborted || (hasBegun && !(error instanceof NonFiniteError))
+    if (canGoOn) screen.write(await describeStop(plan, context))
     throw error
   }
 }

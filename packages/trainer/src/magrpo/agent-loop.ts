@@ -1,4 +1,4 @@
-import type { CallOptions } from '@selfplay/engine'
+import { NonFiniteError, type CallOptions } from '@selfplay/engine'
 import { deriveSeed } from '@selfplay/env'
 import { followSignal } from '../deadline.js'
 import { ConfigError } from '../errors.js'
@@ -123,6 +123,10 @@ export abstract class AgentLoop<Row extends PromptRow, U extends { readonly step
         }),
         signal: args.signal ?? never,
       },
-    )
+    ).catch((error: unknown) => {
+      if (!(error instanceof NonFiniteError)) throw error
+      const step = this.state?.step ?? 0
+      throw new NonFiniteError(`evaluation after update ${step}, ${error.message}`, { ...error.details, step })
+    })
   }
 }
