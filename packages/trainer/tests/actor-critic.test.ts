@@ -31,6 +31,7 @@ function iac({ config, ...options }: IacOptions = {}) {
   const trainer = new IACTrainer<PromptRow>({
     rewardFunc: countA,
     trainDataset: rows(4),
+    onNotice: () => {},
     ...inTurns(config?.numTurns, again),
     ...options,
     agents,
@@ -47,6 +48,7 @@ function maac({ config, ...options }: MaacOptions = {}) {
   const trainer = new MAACTrainer<PromptRow>({
     rewardFunc: countA,
     trainDataset: rows(4),
+    onNotice: () => {},
     ...inTurns(config?.numTurns, again),
     ...options,
     agents,
@@ -179,6 +181,7 @@ describe('IACTrainer', () => {
       agents,
       rewardFunc: countA,
       trainDataset: rows(4),
+      onNotice: () => {},
       config: { ...base, criticLearningRate: null, numTrainEpochs: 1 },
     })
     const before = agents.map(({ critic }) => [...critic.weights])

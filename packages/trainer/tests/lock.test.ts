@@ -196,6 +196,7 @@ describe('trainers', () => {
           batchSize: 1,
           epochs: 3,
           run,
+          onNotice: () => {},
         }),
     ],
   ]

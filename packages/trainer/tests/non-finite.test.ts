@@ -47,6 +47,7 @@ describe('a loss that is not finite', () => {
       agents,
       rewardFunc: countA,
       trainDataset: rows(3),
+      onNotice: () => {},
       config: { maxNewTokens: 6, agentLearningRate: 0.05 },
     })
     const failure = await failureOf(trainer.train())

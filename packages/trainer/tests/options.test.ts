@@ -29,6 +29,7 @@ async function observe(config: MAGRPOConfig): Promise<unknown> {
     agents,
     trainDataset: rows(3),
     evalDataset: rows(3),
+    onNotice: () => {},
     rewardFunc: async ({ completions }) => {
       call++
       if (failing && call > 6 && call <= 8) throw new Error('away')

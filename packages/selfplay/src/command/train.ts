@@ -171,7 +171,6 @@ async function trainAgents(parts: RunParts, context: TrainContext): Promise<void
     progress.end()
     if (updates === 0) screen.write(describeFinished(plan, context))
     const after = await answer()
-    await trainer.saveModel(plan.directory, { signal })
     await writeReport({ plan, before, after, screen, cwd: context.cwd })
   } catch (error) {
     progress.end()

@@ -49,6 +49,7 @@ export function toyTrainer({ config, ...options }: Options = {}) {
   const trainer = new MAGRPOTrainer<PromptRow>({
     rewardFunc: countA,
     trainDataset: rows(3),
+    onNotice: () => {},
     ...options,
     agents,
     config: { numTrainEpochs: 2, maxNewTokens: 6, agentLearningRate: 0.05, order: 'fixed', ...config },
