@@ -87,7 +87,7 @@ export class RunFolder {
   }
 
   private async refuseForeign(): Promise<void> {
-    const names = await readdir(this.directory).catch(() => [])
+    const names = await readdir(this.directory).catch((): string[] => [])
     for (const name of names.sort()) {
       if (WRITTEN.test(name) && !(await isEmpty(join(this.directory, name)))) throw this.foreign(name)
     }
