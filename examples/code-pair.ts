@@ -193,8 +193,7 @@ async function train(model: string): Promise<void> {
   for await (const { step, totalSteps, turnRewardMeans } of trainer.updates()) {
     console.log(`update ${step}/${totalSteps}  rewards ${turnRewardMeans.map((x) => x.toFixed(2)).join(', ')}`)
   }
-  await trainer.saveModel(`${values.output}/models`)
-  console.log(`the agents are in ${values.output}/models; every program: npx selfplay inspect ${values.output}`)
+  console.log(`the agents are in ${values.output}; every program: npx selfplay inspect ${values.output}`)
 }
 
 const [model] = positionals

@@ -126,5 +126,4 @@ const trainer = new MAGRPOTrainer({
 for await (const { step, totalSteps, rewardMean, isLogged } of trainer.updates()) {
   if (isLogged) console.log(`update ${step}/${totalSteps}  reward ${rewardMean.toFixed(2)}`)
 }
-await trainer.saveModel(`${values.output}/models`)
-console.log(`the trained agents are in ${values.output}/models`)
+console.log(`the trained agents are in ${values.output}`)

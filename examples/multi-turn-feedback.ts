@@ -123,6 +123,5 @@ for await (const { step, totalSteps, turnRewardMeans, isLogged } of trainer.upda
 console.log(`before  ${before}`)
 console.log(`after   ${await rewards()}`)
 
-await trainer.saveModel(`${values.output}/models`)
-console.log(`the trained agents are in ${values.output}/models`)
+console.log(`the trained agents are in ${values.output}`)
 console.log(`every answer of every turn: npx selfplay inspect ${values.output}`)

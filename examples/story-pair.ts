@@ -113,5 +113,4 @@ for await (const { step, totalSteps, turnRewardMeans, isLogged } of trainer.upda
     console.log(`update ${step}/${totalSteps}  rewards ${turnRewardMeans.map((x) => x.toFixed(2)).join(', ')}`)
 }
 await show('after')
-await trainer.saveModel(`${values.output}/models`)
-console.log(`the writers are in ${values.output}/models; every draft: npx selfplay inspect ${values.output}`)
+console.log(`the writers are in ${values.output}; every draft: npx selfplay inspect ${values.output}`)

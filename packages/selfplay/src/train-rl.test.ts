@@ -38,7 +38,7 @@ const group = (renderer: Renderer): EnvGroupBuilder => ({
   computeGroupRewards: pairwise((a, b) => Math.sign((a.transitions[0]!.action.tokens[0] ?? 0) - sampledTokens(b))),
 })
 const dataset = ({ renderer }: DatasetParts) => datasetOf([0, 1], () => group(renderer), { batchSize: 1 })
-const settings = { dataset, learningRate: 1e-3, seed: 1, reportEvery: 0, checkpointEvery: 0 }
+const settings = { dataset, learningRate: 1e-3, seed: 1, reportEvery: 0, checkpointEvery: 0, onNotice: () => {} }
 
 describe('trainRL', () => {
   it('goes from the name of a model to a folder with the trained one', async () => {

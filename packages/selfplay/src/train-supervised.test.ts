@@ -19,7 +19,7 @@ afterAll(async () => {
 })
 
 const rows = ['the moon', 'a city', 'a dragon', 'the clouds'].map((text) => [user('a story'), assistant(text)])
-const settings = { dataset: rows, learningRate: 1e-2, batchSize: 2, epochs: 8, checkpointEvery: 0 }
+const settings = { dataset: rows, learningRate: 1e-2, batchSize: 2, epochs: 8, checkpointEvery: 0, onNotice: () => {} }
 
 describe('trainSupervised', () => {
   it('goes from the name of a model to a folder with one that knows the answers better', async () => {

@@ -1,4 +1,5 @@
-import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
+import { renameSync } from 'node:fs'
+import { cp, mkdtemp, readFile, readdir, rm, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -342,6 +343,43 @@ describe('a run that is stopped', () => {
     expect(code).toBe(0)
     expect(out.replaceAll(/\s+/g, ' ')).toMatch(new RegExp(`warning ${newest} is not complete .* using step-`))
     expect(timeless(await rows(join(cwd, 'stopped'), 'metrics.jsonl'))).toEqual(whole)
+  })
+
+  it('does not say that it can go on when it could not be taken up', async () => {
+    await cp(join(cwd, 'stopped'), join(cwd, 'cut'), { recursive: true })
+    await truncate(join(cwd, 'cut', 'metrics.jsonl'), 10)
+    const { code, out, err } = await selfplay(['train', 'length-ratio', '--resume', 'cut'], { cwd })
+    expect([code, err]).toEqual([1, expect.stringContaining('metrics.jsonl has 10 bytes')])
+    expect(out).not.toMatch(/^stopped|^go on/m)
+  })
+
+  it('names update, agent and learning rate when weights are broken, and saves them no more', async () => {
+    const broken = [...small, '--output', 'broken', '--learning-rate', '1e30']
+    const { code, out, err } = await selfplay(broken, { cwd })
+    expect([code, err.replaceAll(/\s+/g, ' ')]).toEqual([
+      1,
+      expect.stringMatching(/update 2, agent \d, row .*log-prob.* begin anew with a lower learning rate than 1e\+30/),
+    ])
+    expect(out).not.toMatch(/^stopped|^go on/m)
+    expect(await readdir(join(cwd, 'broken'))).not.toContain('checkpoints')
+  })
+
+  it('does not say that it can go on when its folder was moved', async () => {
+    let moved = false
+    const { code, out, err } = await selfplay([...small, '--output', 'away', '--checkpoint-every', '1'], {
+      cwd,
+      onOut: (text) => {
+        if (moved || !/update 2\//.test(text)) return
+        moved = true
+        renameSync(join(cwd, 'away'), join(cwd, 'away-2'))
+      },
+    })
+    expect([code, err.replaceAll(/\s+/g, ' ')]).toEqual([
+      1,
+      expect.stringContaining('is gone: it was moved or deleted'),
+    ])
+    expect(out).not.toMatch(/^stopped|^go on/m)
+    expect(await readdir(cwd)).not.toContain('away')
   })
 
   it('refuses a damaged or newer note of its settings', async () => {

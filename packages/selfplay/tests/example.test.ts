@@ -29,7 +29,7 @@ describe('examples/length-ratio.ts', () => {
     const { config } = JSON.parse(await readFile(join(cwd, 'out', 'config.json'), 'utf8')) as { config: object }
     // What the flags left alone is the tutorial's.
     expect(config).toMatchObject({ agentLearningRate: 5e-5, loggingSteps: 10, numTurns: 1, numTrainEpochs: 1 })
-    const agents = await loadAgents(join(cwd, 'out', 'models', 'agent_0'), 1)
+    const agents = await loadAgents(join(cwd, 'out', 'agent_0'), 1)
     expect(agents[0]!.info.vocabSize).toBeGreaterThan(256)
     await agents[0]!.dispose()
   })

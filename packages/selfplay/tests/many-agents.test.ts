@@ -77,6 +77,7 @@ describe('on onnxruntime', () => {
     expect(before[1]).toBe(before[2])
     const agents = [first, second, frozenAgent(still), scriptedAgent(['abc', 'xyz'])]
     const trainer = new MAGRPOTrainer({
+      onNotice: () => {},
       agents,
       trainDataset,
       rewardFunc: early,
@@ -112,7 +113,13 @@ describe('on onnxruntime', () => {
       lora: { rank: 2 },
       tokenizer,
     })
-    const trainer = new MAGRPOTrainer({ agents, trainDataset, rewardFunc: early, config: { ...config, maxSteps: 1 } })
+    const trainer = new MAGRPOTrainer({
+      onNotice: () => {},
+      agents,
+      trainDataset,
+      rewardFunc: early,
+      config: { ...config, maxSteps: 1 },
+    })
     await trainer.train()
     expect(agents.map(({ step }) => step)).toEqual([1, 1, 1, 1, 1, 1, 1, 1])
     await Promise.all(agents.map((agent) => agent.dispose()))
@@ -127,6 +134,7 @@ describe('on onnxruntime', () => {
     /** What agent 0's KL is at the first update, before it changes anything. */
     const firstKl = async (references?: readonly (typeof reference | null)[], agentLearningRate = 1e-3) => {
       const trainer = new MAGRPOTrainer({
+        onNotice: () => {},
         agents,
         trainDataset,
         rewardFunc: early,
@@ -146,7 +154,13 @@ describe('on onnxruntime', () => {
   it('IAC: agents with value heads take one step for policy and values, and are saved with their heads', async () => {
     const tokenizer = new Letters(256, 3)
     const agents = await loadActorCritics(folder('qwen2'), 2, { ...settings(), tokenizer })
-    const trainer = new IACTrainer({ agents, trainDataset, rewardFunc: early, config: { ...config, maxSteps: 2 } })
+    const trainer = new IACTrainer({
+      onNotice: () => {},
+      agents,
+      trainDataset,
+      rewardFunc: early,
+      config: { ...config, maxSteps: 2 },
+    })
     const losses: number[] = []
     for await (const { metrics } of trainer.updates()) losses.push(metrics['critic_1/value_loss']!)
     expect(losses.every((loss) => loss > 0 && loss < 2)).toBe(true)
@@ -163,6 +177,7 @@ describe('on onnxruntime', () => {
     const tokenizer = new Letters(128, 40)
     const critic = await loadCritic(folder('llama3'), { ...settings(), tokenizer, valueHead: { hiddenSize: 8 } })
     const trainer = new MAACTrainer({
+      onNotice: () => {},
       agents,
       critic,
       trainDataset,
@@ -187,6 +202,7 @@ describe('on onnxruntime', () => {
   it('MADPO: the loss starts at log 2 and falls', async () => {
     const agents = [await qwen(), await llama()]
     const trainer = new MADPOTrainer({
+      onNotice: () => {},
       agents,
       trainDataset,
       rewardFunc: early,

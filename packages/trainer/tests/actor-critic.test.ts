@@ -8,7 +8,7 @@ import { ConfigError } from '../src/errors.js'
 import { frozenAgent, scriptedAgent } from '../src/magrpo/agents.js'
 import type { AnalysedNode } from '../src/magrpo/analyse.js'
 import type { ExternalTransition, PromptRow } from '../src/magrpo/types.js'
-import { countA, exact, readLines, rows, temporaryFolder } from './support/setup.js'
+import { countA, exact, inTurns, readLines, rows, temporaryFolder } from './support/setup.js'
 import { ToyClient } from './support/toy-client.js'
 import { ToyActorCritic, ToyCritic } from './support/toy-critic.js'
 
@@ -31,7 +31,8 @@ function iac({ config, ...options }: IacOptions = {}) {
   const trainer = new IACTrainer<PromptRow>({
     rewardFunc: countA,
     trainDataset: rows(4),
-    externalTransition: again,
+    onNotice: () => {},
+    ...inTurns(config?.numTurns, again),
     ...options,
     agents,
     critics,
@@ -47,7 +48,8 @@ function maac({ config, ...options }: MaacOptions = {}) {
   const trainer = new MAACTrainer<PromptRow>({
     rewardFunc: countA,
     trainDataset: rows(4),
-    externalTransition: again,
+    onNotice: () => {},
+    ...inTurns(config?.numTurns, again),
     ...options,
     agents,
     critic,
@@ -179,6 +181,7 @@ describe('IACTrainer', () => {
       agents,
       rewardFunc: countA,
       trainDataset: rows(4),
+      onNotice: () => {},
       config: { ...base, criticLearningRate: null, numTrainEpochs: 1 },
     })
     const before = agents.map(({ critic }) => [...critic.weights])

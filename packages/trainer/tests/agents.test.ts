@@ -10,6 +10,7 @@ function trainerOf(agents: readonly Agent[], config = {}) {
     agents,
     rewardFunc: countA,
     trainDataset: rows(3),
+    onNotice: () => {},
     config: { numTrainEpochs: 2, maxNewTokens: 6, agentLearningRate: 0.05, ...config },
   })
 }
@@ -177,6 +178,7 @@ describe('agents', () => {
     const agent = Object.assign(client, { renderer })
     const trainer = new MAGRPOTrainer({
       agents: [agent],
+      onNotice: () => {},
       rewardFunc: ({ completions, prompts }) => {
         expect(prompts).toEqual(['hab'])
         return completions[0]!.map((text) => text.length)

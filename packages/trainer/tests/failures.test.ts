@@ -236,6 +236,13 @@ describe('bad input', () => {
     expect(() => toyTrainer(options)).toThrow(SelfplayError)
   })
 
+  it('refuses a transition that one turn never asks for', () => {
+    const externalTransition = () => ['a', 'b']
+    expect(() => toyTrainer({ externalTransition })).toThrow(
+      /prompts of a next turn, but config.numTurns is 1: raise it/,
+    )
+  })
+
   it('check 57: refuses arguments that an evaluation does not have', async () => {
     const { trainer } = toyTrainer()
     await expect(trainer.evaluate({ rows: rows(1), generation: 3 } as object)).rejects.toThrow(

@@ -7,7 +7,7 @@ import { MADPOTrainer, type MADPOConfig } from '../src/preference/index.js'
 import { SupervisedTrainer } from '../src/supervised/trainer.js'
 import { resumeSetup } from './support/resume-setup.js'
 import { toyRL } from './support/rl.js'
-import { countA, exact, readLines, rows, temporaryFolder, toyTrainer } from './support/setup.js'
+import { countA, exact, inTurns, readLines, rows, temporaryFolder, toyTrainer } from './support/setup.js'
 import { ToyClient } from './support/toy-client.js'
 
 const feedback: ExternalTransition<PromptRow> = ({ agentCompletions, numAgents }) =>
@@ -42,7 +42,7 @@ function magrpo(directory: string, resume: boolean, config: MAGRPOConfig): Start
     run: { directory, resume },
     trainDataset: rows(5),
     evalDataset: rows(2),
-    externalTransition: feedback,
+    ...inTurns(config.numTurns, feedback),
     config: { checkpointEvery: 3, evalInterval: 4, order: 'shuffled', ...config },
     onNotice: ({ code, message }) => told.push([code, message]),
   })

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { cp, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, readFile, readdir, rm, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
@@ -126,6 +126,24 @@ describe('lockRun', () => {
     await (await own).release()
   })
 
+  it('ends with what is to be deleted when what a removal left behind cannot be removed', async () => {
+    const folder = join(await temporaryFolder(), 'run')
+    await writeLock(folder, { pid: await deadPid(), process: null })
+    const guard = `${lockIn(folder)}.removal`
+    const old = new Date(Date.now() - 60_000)
+    await writeFile(guard, '')
+    await utimes(guard, old, old)
+    await expect(lockRun(folder)).rejects.toThrow(/cannot be removed: .*delete .*run\.lock and .*run\.lock\.removal/)
+    await rm(guard)
+    await mkdir(guard)
+    await writeFile(join(guard, 'file'), '')
+    const later = new Date(Date.now() + 60_000) // of a machine with another clock
+    await utimes(guard, later, later)
+    await expect(lockRun(folder)).rejects.toBeInstanceOf(RunLockedError)
+    await rm(guard, { recursive: true })
+    await (await lockRun(folder)).release()
+  })
+
   it('goes with a copy of the folder only as a lock that is left over', async () => {
     const parent = await temporaryFolder()
     const lock = await lockRun(join(parent, 'run'))
@@ -178,6 +196,7 @@ describe('trainers', () => {
           batchSize: 1,
           epochs: 3,
           run,
+          onNotice: () => {},
         }),
     ],
   ]

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { magrpoConfigSchema, type MAGRPOConfig } from '../src/magrpo/config.js'
 import { MAGRPOTrainer } from '../src/magrpo/trainer.js'
 import type { PromptRow } from '../src/magrpo/types.js'
-import { exact, rows, temporaryFolder } from './support/setup.js'
+import { exact, inTurns, rows, temporaryFolder } from './support/setup.js'
 import { ToyClient } from './support/toy-client.js'
 
 /** Everything that a run shows to the outside, apart from times. */
@@ -29,6 +29,7 @@ async function observe(config: MAGRPOConfig): Promise<unknown> {
     agents,
     trainDataset: rows(3),
     evalDataset: rows(3),
+    onNotice: () => {},
     rewardFunc: async ({ completions }) => {
       call++
       if (failing && call > 6 && call <= 8) throw new Error('away')
@@ -37,10 +38,10 @@ async function observe(config: MAGRPOConfig): Promise<unknown> {
       if (config.collapse) reward = call < 6 ? 0 : 1000 - 10 * (call - 6)
       return completions[0]!.map((text, k) => reward + text.length + completions[1]![k]!.split('a').length)
     },
-    externalTransition: async ({ agentCompletions }) => {
+    ...inTurns(config.numTurns, async ({ agentCompletions }: { agentCompletions: readonly string[] }) => {
       if (slowTransition) await new Promise((resolve) => setTimeout(resolve, 20))
       return agentCompletions.map((text) => `a${text}`)
-    },
+    }),
     formatters: ({ prompt }) => `b${prompt as string}`,
     trackers: [{ start: () => {}, log: (row) => logged.push(exact(row)), finish: () => Promise.resolve() }],
     ...(run !== null && { run }),

@@ -24,6 +24,7 @@ function madpo({ config, ...options }: Options = {}) {
   const trainer = new MADPOTrainer<PromptRow>({
     rewardFunc: countA,
     trainDataset: rows(3),
+    onNotice: () => {},
     ...options,
     agents,
     config: { ...base, ...config },

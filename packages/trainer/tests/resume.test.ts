@@ -5,7 +5,7 @@ import { CheckpointError } from '@selfplay/engine'
 import type { MAGRPOConfig } from '../src/magrpo/config.js'
 import type { MAGRPOTrainerOptions } from '../src/magrpo/trainer.js'
 import type { ExternalTransition, PromptRow } from '../src/magrpo/types.js'
-import { exact, readLines, rows, temporaryFolder, toyTrainer } from './support/setup.js'
+import { exact, inTurns, readLines, rows, temporaryFolder, toyTrainer } from './support/setup.js'
 import { ToyClient } from './support/toy-client.js'
 
 const feedback: ExternalTransition<PromptRow> = ({ agentCompletions, numAgents }) =>
@@ -39,7 +39,7 @@ function setup(
     run: { directory: run, resume },
     trainDataset: rows(5),
     evalDataset: rows(2),
-    externalTransition: feedback,
+    ...inTurns(config.numTurns, feedback),
     config: { ...common, ...config },
   })
 }
@@ -212,7 +212,6 @@ describe('resume', () => {
       run: { directory: run, resume: true },
       trainDataset: rows(5),
       evalDataset: rows(2),
-      externalTransition: feedback,
       config: { ...common },
       onNotice: ({ message }) => notices.push(message),
     })
@@ -247,7 +246,6 @@ describe('resume', () => {
       run: { directory: run, resume: join(checkpoints, 'step-00000002') },
       trainDataset: rows(5),
       evalDataset: rows(2),
-      externalTransition: feedback,
       config: { ...common, checkpointEvery: 0 },
       onNotice: ({ message }) => notices.push(message),
     })

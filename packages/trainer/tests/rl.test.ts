@@ -53,6 +53,7 @@ describe('trainRL', () => {
       learningRate: 0.1,
       steps: 30,
       run,
+      onNotice: () => {},
       tokenizer: client.tokenizer,
       evaluators: [rolloutEvaluator('test', letters({ turns: 2, size: 8 }), { temperature: 1 })],
     })

@@ -33,6 +33,7 @@ function setup(overrides: Partial<SupervisedConfig> = {}) {
     learningRate: 0.1,
     batchSize: 4,
     epochs: 2,
+    onNotice: () => {},
     ...overrides,
     client,
   }
@@ -187,6 +188,7 @@ describe('trainSupervised', () => {
       learningRate: 0.8,
       batchSize: 4,
       epochs: 4,
+      onNotice: () => {},
       evalDataset: conversations(3),
       evalEvery: 5,
       run,

@@ -15,6 +15,7 @@ describe('MAGRPOTrainer, one turn', () => {
       agents,
       rewardFunc: lengthRatioReward(),
       trainDataset: rows(1),
+      onNotice: () => {},
       config: { numTrainEpochs: 200, numGenerations: 8, maxNewTokens: 3, agentLearningRate: 0.1 },
     })
     const rewards: number[] = []

@@ -21,7 +21,7 @@ interface Seen {
 }
 
 /** A stand-in for the service on the loopback interface. */
-function standIn(answer?: (seen: Seen, count: number) => number | 'hang' | undefined) {
+function standIn(answer?: (seen: Seen, count: number) => number | 'hang' | 'endless' | undefined) {
   const seen: Seen[] = []
   const server = createServer((request: IncomingMessage, response: ServerResponse) => {
     let text = ''
@@ -35,6 +35,12 @@ function standIn(answer?: (seen: Seen, count: number) => number | 'hang' | undef
       const status = answer?.(one, seen.length)
       seen.push(one)
       if (status === 'hang') return
+      if (status === 'endless') {
+        const chunk = Buffer.alloc(65536, ' ')
+        const more = () => void response.write(chunk, (error) => (error ? undefined : setImmediate(more)))
+        more()
+        return
+      }
       if (status !== undefined) {
         response.writeHead(status).end(`no, ${one.authorization}`)
         return
@@ -176,6 +182,18 @@ describe('wandbTracker', () => {
       expect(seconds).toBeGreaterThan(0.9)
       expect(seconds).toBeLessThan(3)
     }
+  })
+
+  it('reads no more of an answer than the service would give', async () => {
+    const { baseUrl } = await listen(() => 'endless')
+    const troubles: string[] = []
+    const tracker = wandbTracker({ baseUrl, finishSeconds: 1, retrySeconds: 10, onTrouble: (m) => troubles.push(m) })
+    tracker.start({ name: 'run', config: {}, resumedAt: 0 })
+    const start = performance.now()
+    await vi.waitFor(() => expect(troubles).toHaveLength(1), { timeout: 3000 })
+    await tracker.finish('finished')
+    expect(performance.now() - start).toBeLessThan(5000)
+    expect(troubles[0]).toMatch(/does not answer, trying again: it answered more than 1048576 bytes/)
   })
 
   it('gives an aborted trainer back after a second though rows are waiting', async () => {

@@ -185,6 +185,14 @@ describe('settings', () => {
     expect(again.remarks.join()).toMatch(/before it had begun: it starts over/)
   })
 
+  it('refuse to resume a run that has lost its config.json, and a folder with what a run would overwrite', async () => {
+    const { directory } = await plan({ output: 'lost' })
+    await mkdir(join(directory, 'checkpoints', 'step-00000008'), { recursive: true })
+    await expect(plan({ output: 'lost' })).rejects.toThrow(/checkpoints is in the way/)
+    await writeCommand(await plan({ output: 'other' }).then((other) => ({ ...other, directory })))
+    await expect(plan({ resume: 'lost' })).rejects.toThrow(/lost its config\.json, restore that/)
+  })
+
   it('refuse a folder of a newer command', async () => {
     const directory = join(cwd, 'newer')
     await mkdir(directory)

@@ -86,8 +86,8 @@ function findTask(name: string): TrainTask {
 /**
  * Works out a new run, or one that goes on.
  *
- * @throws UsageError when flags contradict each other or the run to resume; RunFolderError when a folder is taken or holds no
- *   run.
+ * @throws UsageError when flags contradict each other or the run to resume; RunFolderError when a folder is taken, holds no run or
+ *   one that has lost a part.
  */
 export async function planRun(taskName: string, flags: TrainFlags, surroundings: Surroundings): Promise<RunPlan> {
   const task = findTask(taskName)
@@ -108,7 +108,7 @@ async function planNew(task: TrainTask, flags: TrainFlags, { cwd, now }: Surroun
     model: await absoluteFolder(model, cwd),
   }
   const directory = output === undefined ? await freeFolder(cwd, task.name, now) : resolve(cwd, output)
-  if (await holdsRun(directory)) throw taken(directory)
+  if ((await holdsCommand(directory)) || (await new RunFolder(directory).holdsRun())) throw taken(directory)
   return { task, settings, directory, resume: false, lengthened: false, unnamed: output === undefined, remarks: [] }
 }
 
@@ -196,13 +196,11 @@ const isFolder = (path: string): Promise<boolean> =>
 
 const commandPath = (directory: string): string => join(directory, 'command.json')
 
-async function holdsRun(directory: string): Promise<boolean> {
-  const here = await stat(commandPath(directory)).then(
+const holdsCommand = (directory: string): Promise<boolean> =>
+  stat(commandPath(directory)).then(
     () => true,
     () => false,
   )
-  return here || new RunFolder(directory).holdsRun()
-}
 
 /** `runs/<task>-<time>`, with a number behind it when that is taken. */
 async function freeFolder(cwd: string, task: string, now: Date): Promise<string> {
@@ -239,9 +237,11 @@ export async function claimFolder(planned: RunPlan, cwd: string, now: Date): Pro
     await remove()
   }
   // Somebody may have begun and ended a run here since it was planned.
-  if (!plan.resume && (await new RunFolder(plan.directory).holdsRun())) {
+  try {
+    if (!plan.resume && (await new RunFolder(plan.directory).holdsRun())) throw taken(plan.directory)
+  } catch (error) {
     await release()
-    throw taken(plan.directory)
+    throw error
   }
   const remarks = lock.takenOver === null ? [] : [`the folder's lock was left over from ${lock.takenOver}`]
   return { plan: { ...plan, remarks: [...plan.remarks, ...remarks] }, lock, release }
@@ -275,7 +275,7 @@ async function makeFolder(plan: RunPlan, cwd: string, now: Date) {
 async function newestRun(cwd: string, task: string): Promise<string> {
   const runs = join(cwd, 'runs')
   const names = (await readdir(runs).catch(() => [])).filter((name) => name.startsWith(`${legalName(task)}-`))
-  for (const name of names.sort().reverse()) if (await holdsRun(join(runs, name))) return join(runs, name)
+  for (const name of names.sort().reverse()) if (await holdsCommand(join(runs, name))) return join(runs, name)
   throw new RunFolderError(`there is no run of ${task} in ${runs} to resume: give its folder, or start a new run`, {
     directory: runs,
   })

@@ -1,5 +1,6 @@
+import { stat } from 'node:fs/promises'
 import { basename, join, relative } from 'node:path'
-import { InvalidInputError, type TrainingClient } from '@selfplay/engine'
+import { InvalidInputError, NonFiniteError, type TrainingClient } from '@selfplay/engine'
 import { createRuntime, type Runtime } from '@selfplay/ort'
 import { RewardProcessors } from '@selfplay/rewards'
 import {
@@ -147,7 +148,12 @@ async function trainAgents(parts: RunParts, context: TrainContext): Promise<void
   const { plan, agents, runtime } = parts
   const { screen, signal } = context
   const progress = new Progress(screen)
-  const trainer = makeTrainer(parts, noticePrinter(progress, screen))
+  const print = noticePrinter(progress, screen)
+  let hasBegun = !plan.resume
+  const trainer = makeTrainer(parts, (notice) => {
+    if (notice.code === 'resumed' || notice.code === 'started_over') hasBegun = true
+    print(notice)
+  })
   const { info } = agents[0]!
   screen.write(describeStart({ plan, info, runtime, totalSteps: trainer.totalSteps, screen, cwd: context.cwd }))
   for (const remark of plan.remarks) screen.write(labelled(screen, 'note', remark))
@@ -166,11 +172,12 @@ async function trainAgents(parts: RunParts, context: TrainContext): Promise<void
     progress.end()
     if (updates === 0) screen.write(describeFinished(plan, context))
     const after = await answer()
-    await trainer.saveModel(plan.directory, { signal })
     await writeReport({ plan, before, after, screen, cwd: context.cwd })
   } catch (error) {
     progress.end()
-    screen.write(await describeStop(plan, context))
+    // A run that could not be taken up, or has arrived at numbers that are none, does so again.
+    const canGoOn = signal.aborted || (hasBegun && !(error instanceof NonFiniteError))
+    if (canGoOn) screen.write(await describeStop(plan, context))
     throw error
   }
 }
@@ -221,8 +228,9 @@ function describeFinished({ directory, task, settings }: RunPlan, { screen, cwd 
   )
 }
 
-/** Where a stopped run can go on, and how. */
+/** Where a stopped run can go on, and how; nothing when its folder is gone. */
 async function describeStop({ directory, task }: RunPlan, { screen, cwd }: TrainContext): Promise<string> {
+  if (!(await isThere(directory))) return ''
   const found = await newestCheckpoint(join(directory, 'checkpoints')).catch(() => null)
   if (!found) return labelled(screen, 'stopped', 'before there was a checkpoint')
   const step = Number(basename(found.directory).replace(/^step-/, ''))
@@ -232,6 +240,12 @@ async function describeStop({ directory, task }: RunPlan, { screen, cwd }: Train
     verbatim(screen, 'go on', `npx selfplay train ${task.name} --resume ${quoted(path)}`)
   )
 }
+
+const isThere = (path: string): Promise<boolean> =>
+  stat(path).then(
+    () => true,
+    () => false,
+  )
 
 function tracker(options: Pick<WandbOptions, 'project' | 'entity'>, { screen }: TrainContext): Tracker {
   return wandbTracker({

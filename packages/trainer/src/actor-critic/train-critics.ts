@@ -39,7 +39,11 @@ export class CriticTraining {
         training.signal.throwIfAborted()
         await this.addGradients(lesson, training)
         training.onWeightsChange()
-        const { gradNorm } = await lesson.critic.client.optimStep(training.optim(this.rateOf(lesson.critic)))
+        const { gradNorm } = await lesson.critic.client
+          .optimStep(training.optim(this.rateOf(lesson.critic)))
+          .catch((error: unknown) => {
+            throw error instanceof NonFiniteError ? namePlace(error, lesson, lesson.critic, training.step) : error
+          })
         add(this.gradNorms, lesson.critic, gradNorm)
       }
     }
@@ -120,10 +124,11 @@ function namePlace(
 ): NonFiniteError {
   const index = error.details['sequence']
   const place = typeof index === 'number' ? places[index] : undefined
-  if (!place) return error
+  const what = { ...error.details, step: step + 1, critic: name }
+  if (!place) return new NonFiniteError(`update ${step + 1}, ${name}: ${error.message}`, what)
   const { rowIndex, turn, agents } = place
   return new NonFiniteError(
     `update ${step + 1}, ${name}, row ${rowIndex}, turn ${turn}, agent ${agents.join(', ')}: ${error.message}`,
-    { ...error.details, step: step + 1, critic: name, row: rowIndex, turn, agents: [...agents] },
+    { ...what, row: rowIndex, turn, agents: [...agents] },
   )
 }

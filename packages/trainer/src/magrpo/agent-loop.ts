@@ -1,4 +1,4 @@
-import type { CallOptions } from '@selfplay/engine'
+import { NonFiniteError, type CallOptions, type ExportOptions } from '@selfplay/engine'
 import { deriveSeed } from '@selfplay/env'
 import { followSignal } from '../deadline.js'
 import { ConfigError } from '../errors.js'
@@ -67,7 +67,7 @@ export abstract class AgentLoop<Row extends PromptRow, U extends { readonly step
   }
 
   /**
-   * Trains to the end.
+   * Trains to the end. With a run folder, the models are in it then, as {@link saveModel} writes them.
    *
    * @throws the signal's reason when aborted, after a checkpoint that resumes; SelfplayError subclasses for everything that
    *   goes wrong, naming the place.
@@ -79,6 +79,20 @@ export abstract class AgentLoop<Row extends PromptRow, U extends { readonly step
     const { step, seconds } = this.state!
     return { steps: step, seconds, checkpoint: this.session.checkpoint }
   }
+
+  /** A finished run has its models in its folder. */
+  protected override async complete(signal: AbortSignal): Promise<void> {
+    const { folder } = this.session
+    if (!folder) return
+    await folder.check()
+    await this.saveModel(folder.directory, { signal })
+  }
+
+  /**
+   * Writes the agents' models to `agent_0/`, `agent_1/`, ... of a folder, and `manifest.json`. A run that finishes does so in its own
+   * folder.
+   */
+  abstract saveModel(directory: string, options?: CallOptions & ExportOptions): Promise<void>
 
   protected async measure(signal: AbortSignal): Promise<MetricsRow | null> {
     if (!this.options.evalDataset) return null
@@ -123,6 +137,10 @@ export abstract class AgentLoop<Row extends PromptRow, U extends { readonly step
         }),
         signal: args.signal ?? never,
       },
-    )
+    ).catch((error: unknown) => {
+      if (!(error instanceof NonFiniteError)) throw error
+      const step = this.state?.step ?? 0
+      throw new NonFiniteError(`evaluation after update ${step}, ${error.message}`, { ...error.details, step })
+    })
   }
 }

@@ -46,6 +46,12 @@ export function checkTask<Row extends PromptRow>(options: MAGRPOTrainerOptions<R
       { numTurns: config.numTurns },
     )
   }
+  if (config.numTurns === 1 && externalTransition !== undefined) {
+    throw new ConfigError(
+      'externalTransition writes the prompts of a next turn, but config.numTurns is 1: raise it, or leave externalTransition out',
+      { numTurns: 1 },
+    )
+  }
   if (centralized) checkAdapter(centralized, agents.length)
   const roles = centralized?.numRoles ?? agents.length
   for (const [name, list, expected] of [

@@ -48,7 +48,7 @@ export interface Learning {
  *
  * Once gradients are there the step is taken whatever the signal says: none are left behind for a later step.
  * @throws NonFiniteError naming the update, agent, row, turn and completion; SamplerGapError when sampler and trainer disagree.
- *   The weights are unchanged then.
+ *   This step has not changed the weights then.
  */
 export async function learn(
   client: TrainingClient,
@@ -76,7 +76,7 @@ export async function learn(
   const { gradNorm } = await client.optimStep(optim).catch((error: unknown) => {
     if (!(error instanceof NonFiniteError)) throw error
     const who = [...agents.keys()].join(', ')
-    throw new NonFiniteError(`update ${step + 1}, agent ${who}: ${error.message}; the weights are unchanged`, {
+    throw new NonFiniteError(`update ${step + 1}, agent ${who}: ${error.message}`, {
       ...error.details,
       step: step + 1,
       agents: [...agents.keys()],
@@ -95,8 +95,7 @@ function nameSample(error: unknown, samples: readonly Sample[], step: number): u
   const { agent, rowIndex, turn, path, completion } = sample
   const Named = error instanceof NonFiniteError ? NonFiniteError : InvalidInputError
   return new Named(
-    `update ${step + 1}, agent ${agent}, row ${rowIndex}, turn ${turn}, completion ${completion}: ${error.message}; ` +
-      'the weights are unchanged',
+    `update ${step + 1}, agent ${agent}, row ${rowIndex}, turn ${turn}, completion ${completion}: ${error.message}`,
     { ...error.details, step: step + 1, agent, row: rowIndex, turn, path: [...path], sample: completion },
   )
 }
@@ -136,8 +135,9 @@ function checkGap(
     holdRefusedGradients(client)
     throw new SamplerGapError(
       `update ${step + 1}, agent ${agent}: the log-probs of sampler and trainer differ by ${gap.toPrecision(3)} on average ` +
-        `(largest ${gapMax.toPrecision(3)}), more than maxSamplerGap ${limit}; the step was refused and the weights are ` +
-        'unchanged. Something changed the weights after sampling, or the two compute differently',
+        `(largest ${gapMax.toPrecision(3)}), more than maxSamplerGap ${limit}: something changed the weights after ` +
+        'sampling, the two compute differently, or the steps before were so large that numbers have lost their digits (lower the ' +
+        'learning rate then). The step was refused',
       { step: step + 1, agent, gap, gapMax, limit },
     )
   }

@@ -19,6 +19,7 @@ export type NoticeCode =
   | 'filtered_sampling'
   | 'on_policy_loss'
   | 'constant_groups'
+  | 'nothing_learnt'
   | 'reward_failure'
   | 'no_second_turn'
   | 'threshold_never_reached'
@@ -180,5 +181,44 @@ function collapseNotice({ before, after }: FinishedUpdate): Notice | null {
     message:
       `update ${after.step}: the mean return has fallen to ${format(mean)} from its peak of ` +
       `${format(peak!.value)} at update ${peak!.step}${kept}`,
+  }
+}
+
+/** What the updates of a run, or of the part of it since it was resumed, came to. */
+export interface Tally {
+  readonly updates: number
+  /** Whether any agent has made an optimiser step. */
+  readonly hasStepped: boolean
+  readonly answers: number
+  readonly leftOut: number
+}
+
+export const noTally: Tally = { updates: 0, hasStepped: false, answers: 0, leftOut: 0 }
+
+export function addToTally(
+  { updates, hasStepped, answers, leftOut }: Tally,
+  nodes: readonly AnalysedNode[],
+  metrics: Readonly<Record<string, number>>,
+): Tally {
+  const all = nodes.flatMap(({ node }) => node.answers)
+  return {
+    updates: updates + 1,
+    hasStepped: hasStepped || Object.keys(metrics).some((name) => /^agent_\d+\/grad_norm$/.test(name)),
+    answers: answers + all.length,
+    leftOut: leftOut + all.filter(({ ending }) => ending === 'left_out').length,
+  }
+}
+
+/** That a run ends without having trained anybody, and why; null when it has. @param step finished updates */
+export function nothingLearntNotice({ updates, hasStepped, answers, leftOut }: Tally, step: number): Notice | null {
+  if (hasStepped) return null
+  const left = `of ${answers} joint answers ${leftOut} were left out by the reward or by an overflow of the context`
+  const equal = 'the returns within every group are equal: give a reward that tells the answers to one prompt apart'
+  const reason = leftOut === 0 ? equal : leftOut === answers ? left : `${left}, and otherwise ${equal}`
+  const which = updates === step ? `${step}` : `last ${updates}`
+  return {
+    code: 'nothing_learnt',
+    level: 'warning',
+    message: `none of the ${which} updates made an optimiser step, the agents are as they were: ${reason}`,
   }
 }

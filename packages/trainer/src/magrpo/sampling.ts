@@ -59,20 +59,40 @@ async function drawFromPolicy<Row>(
   options: SamplingOptions<Row>,
 ): Promise<Completion[]> {
   const { maxNewTokens, topK, topP, temperature } = seat.settings
-  const sequences = await sampler.sample(
-    {
-      prompt: node.prompts[seat.index]!.tokens,
-      numSamples: options.numGenerations,
-      maxTokens: maxNewTokens,
-      temperature: options.temperature ?? temperature,
-      ...(topK !== null && { topK }),
-      topP,
-      stop: node.prompts[seat.index]!.chat ? seat.chatStop : seat.stop,
-      seed: deriveSeed(options.seed, node.rowIndex, node.turn, node.path.join('.'), seat.index),
-    },
-    { signal: options.signal },
-  )
+  const request = {
+    prompt: node.prompts[seat.index]!.tokens,
+    numSamples: options.numGenerations,
+    maxTokens: maxNewTokens,
+    temperature: options.temperature ?? temperature,
+    ...(topK !== null && { topK }),
+    topP,
+    stop: node.prompts[seat.index]!.chat ? seat.chatStop : seat.stop,
+    seed: deriveSeed(options.seed, node.rowIndex, node.turn, node.path.join('.'), seat.index),
+  }
+  const sequences = await sampler.sample(request, { signal: options.signal }).catch((error: unknown) => {
+    throw error instanceof NonFiniteError ? brokenPolicy(error.message, seat, node, error.details) : error
+  })
   return sequences.map((sequence, k) => toCompletion(sequence, seat, node, k))
+}
+
+/** That an agent cannot answer any more: weights that are not finite stay so. */
+function brokenPolicy(
+  what: string,
+  { index, kind, settings }: Seat,
+  { rowIndex, turn }: JointNode,
+  details: Readonly<Record<string, unknown>>,
+): NonFiniteError {
+  const advice =
+    kind === 'trained'
+      ? `its weights are damaged, as by steps that are too large: begin anew with a lower learning rate than ${settings.learningRate}`
+      : 'its weights are damaged: load another model'
+  return new NonFiniteError(`agent ${index}, row ${rowIndex}, turn ${turn}: ${what}; ${advice}`, {
+    ...details,
+    agent: index,
+    row: rowIndex,
+    turn,
+    policy: 'broken',
+  })
 }
 
 /** A sampled sequence with its text: without the id or the string that ended it. */
@@ -80,11 +100,8 @@ export function toCompletion(sequence: SampledSequence, seat: Seat, node: JointN
   const { tokens, logprobs, keptMass, stopReason, policyVersion } = sequence
   const bad = logprobs.findIndex((logprob) => !Number.isFinite(logprob))
   if (bad >= 0) {
-    throw new NonFiniteError(
-      `agent ${seat.index} sampled token ${bad} of completion ${k} with log-prob ${logprobs[bad]} ` +
-        `(row ${node.rowIndex}, turn ${node.turn}): its weights are damaged, go back to a checkpoint`,
-      { agent: seat.index, row: node.rowIndex, turn: node.turn, completion: k, position: bad },
-    )
+    const what = `completion ${k}: token ${bad} has log-prob ${logprobs[bad]}`
+    throw brokenPolicy(what, seat, node, { completion: k, position: bad })
   }
   if (node.prompts[seat.index]!.chat) {
     const text = textOf(seat.renderer!.parse(tokens).message)

@@ -16,7 +16,7 @@ export interface AgentSessionOptions {
   readonly config: ResolvedConfig
   readonly table: Table
   readonly extension: Pick<Extension, 'trainer' | 'settings' | 'parts'> | null
-  readonly onNotice: (notice: Notice) => void
+  readonly onNotice: ((notice: Notice) => void) | undefined
   /** Called before a checkpoint's weights are loaded. */
   readonly beforeLoad?: () => Promise<void>
 }

@@ -10,7 +10,7 @@ import type { AnalysedNode } from './analyse.js'
 import { checkRow, checkTask } from './check-task.js'
 import { resolveConfig, type MAGRPOConfig, type ResolvedConfig } from './config.js'
 import type { Extension } from './extension.js'
-import type { Notice } from './notices.js'
+import { addToTally, noTally, nothingLearntNotice, type Notice, type Tally } from './notices.js'
 import { toRecord } from './record.js'
 import { saveAgents } from './save-model.js'
 import { agentSession, partName, type AgentSession } from './session.js'
@@ -25,7 +25,7 @@ export interface MAGRPOTrainerOptions<Row extends PromptRow> extends Task<Row> {
   readonly trainDataset: Dataset<Row>
   readonly evalDataset?: readonly Row[]
   readonly config?: MAGRPOConfig
-  /** A folder for metrics, rollouts and checkpoints. Default: nothing is written. */
+  /** A folder for metrics, rollouts, checkpoints and, when the run has finished, the models. Default: nothing is written. */
   readonly run?: string | RunTarget
   readonly trackers?: readonly Tracker[]
   /**
@@ -33,6 +33,7 @@ export interface MAGRPOTrainerOptions<Row extends PromptRow> extends Task<Row> {
    * run begins, kept with the run. Refused without `referenceKl`.
    */
   readonly references?: readonly (SamplingClient | null)[]
+  /** Told what a person should know. Default: a line each on stderr; `() => {}` silences it. */
   readonly onNotice?: (notice: Notice) => void
 }
 
@@ -75,11 +76,13 @@ export class MAGRPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MAGRPOU
   protected readonly session: AgentSession
   protected override readonly references: References
   private recentSeconds: number[] = []
+  /** Of this process's part of the run. */
+  private tally: Tally = noTally
 
   /** @param extension for relatives of MAGRPO; not for users. */
   constructor(options: MAGRPOTrainerOptions<Row>, extension?: (table: Table) => Extension) {
     super()
-    const { agents, tokenizer, config = {}, run, trackers = [], onNotice = () => {} } = options
+    const { agents, tokenizer, config = {}, run, trackers = [], onNotice } = options
     this.options = options
     this.config = resolveConfig(config, agents.length)
     this.table = seatAgents(agents, this.config, tokenizer)
@@ -140,6 +143,7 @@ export class MAGRPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MAGRPOU
         const whole = { ...batch, endOfEpoch: batch.endOfEpoch || last }
         const update = await this.update(whole, last, totalSteps, signal)
         if (!last && !signal.aborted) await this.evaluateIfDue(false, signal)
+        if (last) await this.tellTally()
         await this.endUpdate()
         yield { ...update, notices: this.session.pending.splice(0) }
         if (last) break
@@ -166,11 +170,18 @@ export class MAGRPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MAGRPOU
         ...signals,
       }),
     )
+    this.tally = addToTally(this.tally, nodes, metrics)
     const update = this.describe(metrics, nodes, totalSteps, last)
     const { step, epoch, isLogged } = update
     await this.session.update(metrics, () => nodes.map((node) => toRecord(node, { step, epoch })), isLogged)
     for (const notice of notices) await this.session.notice(notice, step)
     return update
+  }
+
+  private async tellTally(): Promise<void> {
+    const { step } = this.state!
+    const notice = nothingLearntNotice(this.tally, step)
+    if (notice) await this.session.notice(notice, step)
   }
 
   private describe(
@@ -204,8 +215,7 @@ export class MAGRPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MAGRPOU
     }
   }
 
-  /** Writes the agents' models to `agent_0/`, `agent_1/`, ... of a folder, and `manifest.json`. */
-  saveModel(directory: string, options: CallOptions & ExportOptions = {}): Promise<void> {
+  override saveModel(directory: string, options: CallOptions & ExportOptions = {}): Promise<void> {
     return saveAgents(this.table, directory, options, this.extension?.parts)
   }
 }

@@ -1,4 +1,4 @@
-import type { OptimStepOptions, SamplingClient, TrainingClient } from '@selfplay/engine'
+import { NonFiniteError, type OptimStepOptions, type SamplingClient, type TrainingClient } from '@selfplay/engine'
 import type { Batch } from '../dataset.js'
 import { runLimited } from '../deadline.js'
 import { Random } from '@selfplay/env'
@@ -17,6 +17,7 @@ import { countTurns, updateNotices, type Notice } from './notices.js'
 import type { TrainerState } from './state.js'
 import { growTrees, type TreeOptions } from './tree.js'
 import type { PromptRow, Task } from './types.js'
+import { withWeightsLeft } from './weights-left.js'
 
 /** What an update is made of besides its batch and the state. */
 export interface UpdateContext<Row> {
@@ -65,7 +66,9 @@ export async function runUpdate<Row extends PromptRow>(
   const random = new Random(state.random as [number, number, number, number])
   const failures = new RewardFailures(config.maxConsecutiveRewardFailures, state.failures)
   for (const { client, trained } of table.policies) if (trained) client?.prepare?.(lossOf(config))
-  const trees = await growTrees(batch.rows, treeOptions(context, failures, random.word()))
+  const trees = await growTrees(batch.rows, treeOptions(context, failures, random.word())).catch((error: unknown) => {
+    throw atUpdate(error, state.step + 1)
+  })
   const grown = performance.now()
   const { references, signal } = context
   const options = { config, seats: table.seats, references, baselines: state.baselines, envStep: state.envStep, signal }
@@ -106,6 +109,11 @@ export async function runUpdate<Row extends PromptRow>(
   })
   return { state: { ...next, told }, metrics, nodes: analysis.nodes, notices }
 }
+
+const atUpdate = (error: unknown, step: number): unknown =>
+  error instanceof NonFiniteError
+    ? new NonFiniteError(`update ${step}, ${error.message}`, { ...error.details, step })
+    : error
 
 function treeOptions<Row>(context: UpdateContext<Row>, failures: RewardFailures, seed: number): TreeOptions<Row> {
   const { config, table, task, samplers, signal } = context
@@ -188,9 +196,19 @@ async function trainPolicies<Row>(
       done.push(await learn(client, samples, { ...options, ...add, onStep: onWeightsChange }))
     }
   })
-  await runLimited(jobs, policiesAtOnce(config, context.table.seats))
+  try {
+    await runLimited(jobs, policiesAtOnce(config, context.table.seats))
+  } catch (error) {
+    throw withWeightsLeft(error, agentsOf(steppedPolicies(learnt)))
+  }
   return learnt
 }
+
+const steppedPolicies = (learnt: ReadonlyMap<Policy, readonly Learning[]>): ReadonlySet<Policy> =>
+  new Set([...learnt].filter(([, steps]) => steps.length > 0).map(([policy]) => policy))
+
+const agentsOf = (policies: ReadonlySet<Policy>): number[] =>
+  [...policies].flatMap(({ seats }) => seats).sort((a, b) => a - b)
 
 async function trainOthers<Row>(
   { train }: ExtendedAnalysis,
@@ -199,10 +217,14 @@ async function trainOthers<Row>(
   context: UpdateContext<Row>,
 ): Promise<Record<string, number>> {
   if (!train) return {}
-  const stepped = new Set([...learnt].filter(([, steps]) => steps.length > 0).map(([policy]) => policy))
+  const stepped = steppedPolicies(learnt)
   const optim = (learningRate: number) => adamOptions(learningRateAt(learningRate, step, context), context.config)
   const { trainSignal: signal, onWeightsChange } = context
-  return train({ step, optim, stepped, signal, onWeightsChange })
+  try {
+    return await train({ step, optim, stepped, signal, onWeightsChange })
+  } catch (error) {
+    throw withWeightsLeft(error, agentsOf(stepped))
+  }
 }
 
 /** The learning rate of the update after `step` finished ones. */

@@ -1,6 +1,7 @@
 import { NonFiniteError, type Datum, type OptimStepOptions, type TrainingClient } from '@selfplay/engine'
 import type { Policy, Seat, Table } from '../magrpo/agents.js'
 import { toDatum } from '../magrpo/datums.js'
+import { withWeightsLeft } from '../magrpo/weights-left.js'
 import { dpoLoss } from './dpo.js'
 import type { PreferencePair } from './pairs.js'
 
@@ -38,7 +39,7 @@ interface AgentRatios {
  * @returns metrics: `loss` (mean over agents), `accuracy` (pairs whose joint log-ratio is positive), `margin` (beta * joint
  *   log-ratio), and per agent the same of its own, the change of its winners' and losers' log-probs, `grad_norm` and
  *   `learning_rate`.
- * @throws NonFiniteError naming the update, agent and pair; no weights are changed by that policy then.
+ * @throws NonFiniteError naming the update, agent and pair, and which agents had taken their step by then.
  */
 export async function learnPairs(
   table: Table,
@@ -48,7 +49,12 @@ export async function learnPairs(
   const trained = table.seats.filter(({ kind }) => kind === 'trained')
   const batches = trained.map((seat) => batchOf(seat, pairs))
   const ratios: AgentRatios[] = []
-  for (const batch of batches) ratios.push(await ratiosOf(batch, options.signal))
+  for (const batch of batches) {
+    const own = await ratiosOf(batch, options.signal).catch((error: unknown) => {
+      throw withWeightsLeft(namePair(error, [batch.seat.index], pairs.length, options.step), [])
+    })
+    ratios.push(own)
+  }
   const joint = pairs.map((_, p) => ratios.reduce((sum, { own }) => sum + own[p]!, 0))
   const losses = ratios.map(({ own }) =>
     dpoLoss(
@@ -62,12 +68,16 @@ export async function learnPairs(
     accuracy: mean(joint.map((ratio) => (ratio > 0 ? 1 : 0))),
     margin: options.beta * mean(joint),
   }
+  const stepped: number[] = []
   for (const policy of table.policies.filter((one) => one.trained)) {
     options.signal.throwIfAborted()
     const weighted = ratios.flatMap(({ batch }, i) =>
       policy.seats.includes(batch.seat.index) ? weigh(batch, losses[i]!.slopes) : [],
     )
-    const { gradNorm, learningRate } = await step(policy, weighted, options)
+    const { gradNorm, learningRate } = await step(policy, weighted, options).catch((error: unknown) => {
+      throw withWeightsLeft(namePair(error, policy.seats, pairs.length, options.step), stepped)
+    })
+    stepped.push(...policy.seats)
     for (const agent of policy.seats) {
       metrics[`agent_${agent}/grad_norm`] = gradNorm
       metrics[`agent_${agent}/learning_rate`] = learningRate
@@ -120,24 +130,24 @@ function weigh({ datums }: AgentBatch, slopes: readonly number[]): Datum[] {
 async function step(
   policy: Policy,
   weighted: readonly Datum[],
-  { optim, step: before, signal, onWeightsChange }: LearnPairsOptions,
+  { optim, signal, onWeightsChange }: LearnPairsOptions,
 ): Promise<{ readonly gradNorm: number; readonly learningRate: number }> {
   const client = policy.client as TrainingClient
   const options = optim(policy)
-  const who = `update ${before + 1}, agent ${policy.seats.join(', ')}`
-  const place = { step: before + 1, agents: [...policy.seats] }
-  try {
-    await client.forwardBackward(weighted, { name: 'cross_entropy' }, { signal })
-    onWeightsChange()
-    const { gradNorm } = await client.optimStep(options)
-    return { gradNorm, learningRate: options.learningRate }
-  } catch (error) {
-    if (!(error instanceof NonFiniteError)) throw error
-    const index = error.details['datum']
-    const pair = typeof index === 'number' ? `, pair ${(index >> 1) % (weighted.length / policy.seats.length / 2)}` : ''
-    throw new NonFiniteError(`${who}${pair}: ${error.message}; the weights are unchanged`, {
-      ...error.details,
-      ...place,
-    })
-  }
+  await client.forwardBackward(weighted, { name: 'cross_entropy' }, { signal })
+  onWeightsChange()
+  const { gradNorm } = await client.optimStep(options)
+  return { gradNorm, learningRate: options.learningRate }
+}
+
+/** The error with the place of the datum that it is about. @param agents whose pairs were trained on, one after another */
+function namePair(error: unknown, agents: readonly number[], pairs: number, step: number): unknown {
+  if (!(error instanceof NonFiniteError)) return error
+  const index = error.details['datum']
+  const pair = typeof index === 'number' ? `, pair ${(index >> 1) % pairs}` : ''
+  return new NonFiniteError(`update ${step + 1}, agent ${agents.join(', ')}${pair}: ${error.message}`, {
+    ...error.details,
+    step: step + 1,
+    agents: [...agents],
+  })
 }

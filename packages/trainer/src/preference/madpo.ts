@@ -71,7 +71,7 @@ export class MADPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MADPOUpd
 
   constructor(options: MADPOTrainerOptions<Row>) {
     super()
-    const { agents, tokenizer, config = {}, run, trackers = [], onNotice = () => {} } = options
+    const { agents, tokenizer, config = {}, run, trackers = [], onNotice } = options
     refuseUnknown(options)
     for (const name of ['centralized', 'externalTransition']) {
       if (name in options) throw new ConfigError(`${name} is not for MADPO: it trains on single-turn answers of agents`)
@@ -211,7 +211,7 @@ export class MADPOTrainer<Row extends PromptRow> extends AgentLoop<Row, MADPOUpd
   }
 
   /** Writes the agents' models as `MAGRPOTrainer.saveModel` does. */
-  saveModel(directory: string, options: CallOptions & ExportOptions = {}): Promise<void> {
+  override saveModel(directory: string, options: CallOptions & ExportOptions = {}): Promise<void> {
     return saveAgents(this.table, directory, options)
   }
 }

@@ -43,6 +43,7 @@ export interface RLConfig extends RLSettings {
   /** A folder for metrics, rollouts, reports and checkpoints. Default: nothing is written. */
   readonly run?: string | RunTarget
   readonly trackers?: readonly Tracker[]
+  /** Told what a person should know. Default: a line each on stderr; `() => {}` silences it. */
   readonly onNotice?: (notice: RunNotice) => void
   readonly onUpdate?: (update: RLUpdate) => void
 }

@@ -66,7 +66,7 @@ export class RLTrainer extends PolicyLoop<RLState, RLUpdate> {
   constructor(config: RLConfig) {
     super()
     this.config = resolveRLConfig(config)
-    const { settings, client, evaluators, run, trackers, renderer, tokenizer, onNotice = () => {} } = this.config
+    const { settings, client, evaluators, run, trackers, renderer, tokenizer, onNotice } = this.config
     this.setup = { ...settings, client, evaluators }
     this.decode = tokenizer && ((ids) => tokenizer.decode(ids))
     const isKept = settings.klPenalty && !this.config.reference

@@ -1,6 +1,7 @@
 import { followSignal } from '../deadline.js'
 import { ConfigError } from '../errors.js'
 import { Grace } from '../grace.js'
+import { isBrokenPolicy } from './broken-policy.js'
 import type { RunOutcome } from '../track/tracker.js'
 
 /** What is passed on to an update while it changes weights. */
@@ -50,16 +51,18 @@ export class Frame {
     this.running = true
     const own = followSignal(signal)
     let outcome: RunOutcome = 'aborted'
+    let failure: unknown
     try {
       signal.throwIfAborted()
       yield* framed.loop(own.signal)
       outcome = 'finished'
     } catch (error) {
       if (!signal.aborted) outcome = 'failed'
+      failure = error
       throw error
     } finally {
       own.release()
-      await this.stop(outcome, signal, framed)
+      await this.stop(outcome, signal, framed, failure)
     }
   }
 
@@ -90,7 +93,12 @@ export class Frame {
     }
   }
 
-  private async stop(outcome: RunOutcome, signal: AbortSignal, framed: FramedLoop<unknown>): Promise<void> {
+  private async stop(
+    outcome: RunOutcome,
+    signal: AbortSignal,
+    framed: FramedLoop<unknown>,
+    failure: unknown,
+  ): Promise<void> {
     const { session } = framed
     const warn = (message: string) => session.notice({ code: 'checkpoint', level: 'warning', message })
     try {
@@ -98,8 +106,10 @@ export class Frame {
       const finished = framed.step()
       if (!this.consistent) {
         const from = session.checkpoint ?? 'the start: there is no checkpoint yet'
-        const given = `update ${(finished ?? 0) + 1} was given up after weights had changed`
+        const given = `update ${(finished ?? 0) + 1} was given up while it was changing weights`
         await warn(`${given}: resuming goes on from ${from}`)
+      } else if (isBrokenPolicy(failure)) {
+        await warn(`no checkpoint is written of the weights after update ${finished}: they are damaged`)
       } else if (finished !== null && outcome !== 'finished') {
         await framed.save().catch((error: unknown) => {
           if (outcome === 'aborted') throw error

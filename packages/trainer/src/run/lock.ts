@@ -2,8 +2,8 @@ import { readFileSync, unlinkSync } from 'node:fs'
 import { mkdir, open, readFile, rm, rmdir, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { RunLockedError } from '../errors.js'
-import { makeFolder, unwritable } from './files.js'
+import { RunFolderError, RunLockedError } from '../errors.js'
+import { exists, makeFolder, unwritable } from './files.js'
 import { holderSchema, isElsewhere, isGone, newHolder, type Holder } from './lock-holder.js'
 
 /** A run folder that is this process's own until `release`. */
@@ -12,6 +12,8 @@ export interface RunLock {
   readonly directory: string
   /** In words, whose lock was in the way although that process is gone; null: nobody's. */
   readonly takenOver: string | null
+  /** @throws RunFolderError when the folder is this process's no more: it was moved, deleted or replaced, or the lock removed. */
+  readonly check: () => Promise<void>
   /** Gives the folder back. If it was made for the lock and is still empty, it goes. */
   readonly release: () => Promise<void>
 }
@@ -19,7 +21,8 @@ export interface RunLock {
 const LOCK = 'run.lock'
 /** A lock file gets its content within this time of its making. */
 const WRITING_MS = 200
-/** Removing a lock that is left over takes milliseconds. */
+/** Taking a lock, and removing one that is left over, take milliseconds. */
+const GIVE_UP_MS = 20_000
 const GUARD_WAIT_MS = 10
 const GUARD_LEFT_MS = 5000
 
@@ -30,7 +33,8 @@ const held = new Map<string, string>()
  * Takes a run folder for this process, making it if need be. The lock is a file that only one process can make; it says who that
  * is. The lock of a process of this machine that is gone is taken over.
  *
- * @throws RunLockedError when somebody else has the folder; RunFolderError when it cannot be written.
+ * @throws RunLockedError when somebody else has the folder, or a lock that is left over cannot be removed; RunFolderError when it
+ *   cannot be written.
  */
 export async function lockRun(folder: string): Promise<RunLock> {
   const directory = resolve(folder)
@@ -40,7 +44,9 @@ export async function lockRun(folder: string): Promise<RunLock> {
   })
   const own = await newHolder(directory)
   let takenOver: string | null = null
+  const started = Date.now()
   while (!(await create(path, own))) {
+    if (Date.now() - started > GIVE_UP_MS) throw stuck(path)
     const holder = await readHolder(path)
     if (holder === null) continue // given back meanwhile
     const reason = await leftOver(holder, own)
@@ -50,6 +56,15 @@ export async function lockRun(folder: string): Promise<RunLock> {
   }
   if (held.size === 0) process.on('exit', releaseAll)
   held.set(own.id, path)
+  const check = async () => {
+    if ((await readHolder(path))?.id === own.id) return
+    const what = (await exists(directory))
+      ? `${directory} is not this run's any more: the folder was replaced, or ${LOCK} in it removed`
+      : `the folder ${directory} is gone: it was moved or deleted`
+    throw new RunFolderError(`${what} while the run was training. Where its checkpoints are now, it can be resumed`, {
+      directory,
+    })
+  }
   const release = async () => {
     if (!held.delete(own.id)) return
     if (held.size === 0) process.off('exit', releaseAll)
@@ -57,7 +72,7 @@ export async function lockRun(folder: string): Promise<RunLock> {
     if (now?.id === own.id) await rm(path, { force: true }).catch(() => {})
     if (made !== undefined) await removeEmpty(directory, made)
   }
-  return { directory, takenOver, release }
+  return { directory, takenOver, check, release }
 }
 
 function releaseAll(): void {
@@ -124,6 +139,7 @@ async function readHolder(path: string): Promise<Holder | null> {
  * the new one of somebody who was faster.
  *
  * @returns whether it was this call that removed it.
+ * @throws RunLockedError when what another left behind on its way cannot be removed.
  */
 async function removeLeftOver(path: string, holder: Holder): Promise<boolean> {
   const guard = `${path}.removal`
@@ -133,7 +149,12 @@ async function removeLeftOver(path: string, holder: Holder): Promise<boolean> {
     if ((cause as NodeJS.ErrnoException).code !== 'EEXIST') throw unwritable(guard, cause)
     await delay(GUARD_WAIT_MS)
     const { mtimeMs } = await stat(guard).catch(() => ({ mtimeMs: Date.now() }))
-    if (Date.now() - mtimeMs > GUARD_LEFT_MS) await rmdir(guard).catch(() => {}) // killed just then
+    // Killed just then.
+    if (Math.abs(Date.now() - mtimeMs) > GUARD_LEFT_MS) {
+      await rmdir(guard).catch((failure: NodeJS.ErrnoException) => {
+        if (failure.code !== 'ENOENT') throw stuck(path, failure)
+      })
+    }
     return false
   }
   try {
@@ -143,6 +164,15 @@ async function removeLeftOver(path: string, holder: Holder): Promise<boolean> {
   } finally {
     await rmdir(guard).catch(() => {})
   }
+}
+
+/** A lock that is left over, and stays. */
+function stuck(path: string, cause?: Error): RunLockedError {
+  const reason = cause ? `: ${cause.message}` : ''
+  return new RunLockedError(
+    `${path} was left behind and cannot be removed${reason}. If nobody trains there, delete ${path} and ${path}.removal`,
+    { path },
+  )
 }
 
 function locked(directory: string, path: string, holder: Holder, own: Holder): RunLockedError {

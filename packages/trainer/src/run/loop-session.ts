@@ -6,6 +6,7 @@ import { forgetRefusedGradients, holdsRefusedGradients } from '../refused-gradie
 import { finishTrackers } from '../track/finish-trackers.js'
 import type { MetricsRow, RunOutcome, Tracker } from '../track/tracker.js'
 import { checkpointName, pruneCheckpoints, readTrainerState, saveCheckpoint } from './checkpoint.js'
+import { consoleNotices } from './console-notices.js'
 import { checkOutside } from './check-outside.js'
 import { settingDifferences } from './differences.js'
 import { lengthNotice } from './length.js'
@@ -73,7 +74,8 @@ export interface LoopSessionOptions<S extends LoopState, C extends string> {
   readonly file: RunFile<S>
   readonly initialState: () => S
   readonly keepCheckpoints: number
-  readonly onNotice: (notice: RunNotice<C | SessionCode>) => void
+  /** Default: see {@link consoleNotices}. */
+  readonly onNotice: ((notice: RunNotice<C | SessionCode>) => void) | undefined
   /** What `config.json` says of the models. */
   readonly describe: () => Readonly<Record<string, unknown>>
   /** Called before a checkpoint's weights are loaded. */
@@ -84,6 +86,7 @@ export interface LoopSessionOptions<S extends LoopState, C extends string> {
 export class LoopSession<S extends LoopState, C extends string = string> {
   readonly folder: RunFolder | null
   private readonly options: LoopSessionOptions<S, C>
+  private readonly onNotice: (notice: RunNotice<C | SessionCode>) => void
   private lines: LineLengths = noLines
   private opened = false
   /** Trackers have been told of a start, and not yet of its end. */
@@ -97,6 +100,7 @@ export class LoopSession<S extends LoopState, C extends string = string> {
   constructor(options: LoopSessionOptions<S, C>) {
     checkOutside(options.run, options.trackers)
     this.options = options
+    this.onNotice = options.onNotice ?? consoleNotices()
     this.folder = options.run ? new RunFolder(options.run.directory) : null
   }
 
@@ -190,7 +194,7 @@ export class LoopSession<S extends LoopState, C extends string = string> {
 
   /** Tells something to the user, the run folder and the next update. */
   async notice(notice: RunNotice<C | SessionCode>, step?: number): Promise<void> {
-    this.options.onNotice(notice)
+    this.onNotice(notice)
     this.pending.push(notice)
     if (this.opened) await this.folder?.events.append([{ ...(step !== undefined && { step }), ...notice }])
   }
@@ -198,6 +202,7 @@ export class LoopSession<S extends LoopState, C extends string = string> {
   /** Writes an update's row and its rollouts, and tells the trackers unless it is not their turn. */
   async update(row: MetricsRow, rollouts: () => readonly unknown[] = () => [], isLogged = true): Promise<void> {
     const { run, trackers } = this.options
+    await this.folder?.check()
     await this.folder?.metrics.append([row])
     if (this.folder && run?.rollouts !== false) await this.folder.rollouts.append(rollouts())
     if (isLogged) for (const tracker of trackers) tracker.log(row)
@@ -205,6 +210,7 @@ export class LoopSession<S extends LoopState, C extends string = string> {
 
   /** Writes an evaluation's row. */
   async evaluation(row: MetricsRow): Promise<void> {
+    await this.folder?.check()
     await this.folder?.evaluations.append([row])
     for (const tracker of this.options.trackers) tracker.log(row)
   }
@@ -214,6 +220,7 @@ export class LoopSession<S extends LoopState, C extends string = string> {
     const { folder } = this
     if (!folder || !this.opened || this.savedStep === state.step) return
     const { settings, file, keepCheckpoints } = this.options
+    await folder.check()
     this.lines = await folder.lengths()
     const trainer = file.encode({ state, lines: this.lines, settings })
     const parts = this.options.parts.map(({ name, client }) => ({

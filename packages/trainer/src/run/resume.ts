@@ -33,8 +33,8 @@ export async function claimFolder(folder: RunFolder, { lock }: RunTarget): Promi
 /**
  * The checkpoint that a run goes on from; null where it begins anew.
  *
- * @throws RunFolderError for a new run in a folder that holds one, or resuming in one that holds none; CheckpointError when
- *   there are checkpoints and none can be used.
+ * @throws RunFolderError for a new run in a folder that holds one, or resuming in one that holds none, or when something else than a
+ *   run holds what a run would overwrite; CheckpointError when there are checkpoints and none can be used.
  */
 export async function checkpointToResume(
   folder: RunFolder,
@@ -45,7 +45,7 @@ export async function checkpointToResume(
   if (resume === false) {
     if (!found) return { directory: null, notices: [] }
     throw new RunFolderError(
-      `${directory} already holds a run: set resume to go on with it, or choose another folder`,
+      `${directory} already holds a run: go on with it by run: { directory, resume: true }, or choose another folder`,
       { directory },
     )
   }

@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises'
+import { readFile, readdir, stat } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
 import { z } from 'zod'
 import { ConfigError, RunFolderError } from '../errors.js'
@@ -15,6 +15,10 @@ export const lineLengthsSchema = z
 /** Lengths of the run's line files in bytes, as a checkpoint remembers them. */
 export type LineLengths = z.output<typeof lineLengthsSchema>
 
+/** What a run writes besides its `config.json`, with what `selfplay train` and trained models add to it. */
+const WRITTEN =
+  /^((metrics|evaluations|rollouts|events|pairs)\.jsonl|checkpoints|reference|reports|model|agent_\d+|critic(_\d+)?|manifest\.json)$/
+
 export const noLines: LineLengths = { metrics: 0, evaluations: 0, rollouts: 0, events: 0 }
 
 /**
@@ -29,7 +33,9 @@ export class RunFolder {
   readonly rollouts: JsonlFile
   readonly events: JsonlFile
 
+  /** Taken here, or the caller's. */
   private lock: RunLock | null = null
+  private isOwn = false
 
   constructor(directory: string) {
     this.directory = resolve(directory)
@@ -48,10 +54,18 @@ export class RunFolder {
     return join(this.directory, 'checkpoints')
   }
 
-  /** Whether a run has been here. @throws RunFolderError when it is of a newer layout. */
+  /**
+   * Whether a run has been here.
+   *
+   * @throws RunFolderError when it is of a newer layout; when there is no `config.json` of a run, but something that a run would
+   *   overwrite: of something else, or of a run that has lost it.
+   */
   async holdsRun(): Promise<boolean> {
     const path = join(this.directory, 'config.json')
-    if (!(await exists(path))) return false
+    if (!(await exists(path))) {
+      await this.refuseForeign()
+      return false
+    }
     let version: unknown
     try {
       version = (JSON.parse(await readFile(path, 'utf8')) as { formatVersion?: unknown }).formatVersion
@@ -68,7 +82,25 @@ export class RunFolder {
         { formatVersion: version },
       )
     }
+    if (typeof version !== 'number') throw this.foreign('config.json')
     return true
+  }
+
+  private async refuseForeign(): Promise<void> {
+    const names = await readdir(this.directory).catch((): string[] => [])
+    for (const name of names.sort()) {
+      if (WRITTEN.test(name) && !(await isEmpty(join(this.directory, name)))) throw this.foreign(name)
+    }
+  }
+
+  private foreign(name: string): RunFolderError {
+    const path = join(this.directory, name)
+    const lost = name === 'config.json' ? '' : '. If it is a run that has lost its config.json, restore that'
+    return new RunFolderError(
+      `${path} is in the way: a run writes there, but the folder holds no config.json of a run. Choose another folder, or move ` +
+        `${name} away${lost}`,
+      { path },
+    )
   }
 
   /** Writes `config.json`. */
@@ -89,17 +121,26 @@ export class RunFolder {
   async claim(given?: RunLock): Promise<string | null> {
     if (given === undefined) {
       this.lock ??= await lockRun(this.directory)
+      this.isOwn = true
       return this.lock.takenOver
     }
-    if (given.directory === this.directory) return null
-    throw new ConfigError(`run.lock is one of ${given.directory}, but the run is in ${this.directory}`)
+    if (given.directory !== this.directory)
+      throw new ConfigError(`run.lock is one of ${given.directory}, but the run is in ${this.directory}`)
+    this.lock = given
+    return null
+  }
+
+  /** Makes sure that the folder is still there and this process's. @throws RunFolderError when it was moved, deleted or replaced. */
+  async check(): Promise<void> {
+    await this.lock?.check()
   }
 
   /** Gives the folder back. */
   async release(): Promise<void> {
-    const { lock } = this
+    const { lock, isOwn } = this
     this.lock = null
-    await lock?.release()
+    this.isOwn = false
+    if (isOwn) await lock?.release()
   }
 
   /** Opens the line files, each cut to what a checkpoint remembers of it. */
@@ -136,4 +177,11 @@ export class RunFolder {
   async close(): Promise<void> {
     for (const file of [this.metrics, this.evaluations, this.rollouts, this.events]) await file.close()
   }
+}
+
+/** Whether nothing is lost with a file or folder. */
+async function isEmpty(path: string): Promise<boolean> {
+  const found = await stat(path).catch(() => null)
+  if (found?.isDirectory()) return (await readdir(path)).length === 0
+  return found === null || found.size === 0
 }

@@ -56,6 +56,8 @@ export abstract class TrainingLoop<
   protected get resumable(): boolean {
     return true
   }
+  /** What a run ends with that has had its last update and evaluation. */
+  protected async complete(_signal: AbortSignal): Promise<void> {}
   /** Called when the loop has ended, before the checkpoint of one that was interrupted. */
   protected async ended(outcome: RunOutcome): Promise<void> {
     if (outcome === 'finished') await this.references?.dispose()
@@ -97,6 +99,7 @@ export abstract class TrainingLoop<
     // Before the last evaluation, which a longer run would not have made: resuming cuts its row, and makes it again if need be.
     await this.session.save(this.state!)
     await this.evaluateIfDue(true, signal)
+    await this.complete(signal)
   }
 
   /** Runs an update that may change weights. What it returns becomes the state, all at once. */

@@ -77,6 +77,7 @@ export interface SupervisedConfig extends SupervisedSettings {
   /** A folder for metrics and checkpoints. Default: nothing is written. */
   readonly run?: string | RunTarget
   readonly trackers?: readonly Tracker[]
+  /** Told what a person should know. Default: a line each on stderr; `() => {}` silences it. */
   readonly onNotice?: (notice: RunNotice) => void
   readonly onUpdate?: (update: SupervisedUpdate) => void
 }

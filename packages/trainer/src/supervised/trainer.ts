@@ -73,7 +73,7 @@ export class SupervisedTrainer extends PolicyLoop<SupervisedState, SupervisedUpd
   constructor(config: SupervisedConfig) {
     super()
     this.config = resolveSupervisedConfig(config)
-    const { settings, client, evaluators, run, trackers, renderer, onNotice = () => {} } = this.config
+    const { settings, client, evaluators, run, trackers, renderer, onNotice } = this.config
     this.setup = { ...settings, client, evaluators }
     this.session = policySession({
       kind: 'supervised',

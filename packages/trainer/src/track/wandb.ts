@@ -47,6 +47,8 @@ const upsertReply = z.object({
 class Refused extends Error {}
 
 const REQUEST_SECONDS = 10
+/** Answers of the service have some hundred bytes. */
+const MOST_ANSWER_BYTES = 2 ** 20
 const MAX_BACKOFF_SECONDS = 60
 const FINISH_SECONDS = 5
 /** Somebody is waiting for the process to end. */
@@ -94,6 +96,18 @@ function messageOf(error: unknown): string {
   const { cause } = error
   const reason = cause instanceof Error ? ((cause as NodeJS.ErrnoException).code ?? cause.message) : undefined
   return reason === undefined ? error.message : `${error.message} (${reason})`
+}
+
+/** The text of an answer. @throws Error when it is longer than any that the service gives. */
+async function readBounded({ body }: Response): Promise<string> {
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  for await (const chunk of (body ?? []) as AsyncIterable<Uint8Array>) {
+    bytes += chunk.length
+    if (bytes > MOST_ANSWER_BYTES) throw new Error(`it answered more than ${MOST_ANSWER_BYTES} bytes`)
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
 }
 
 /** One run as the service knows it: from its start to its end. */
@@ -286,14 +300,15 @@ class WandbRun {
       body: JSON.stringify(body),
       signal: AbortSignal.any([this.stopping.signal, AbortSignal.timeout(REQUEST_SECONDS * 1000)]),
     })
-    const text = await response.text()
     if (response.ok) {
+      const text = await readBounded(response)
       try {
         return text === '' ? {} : (JSON.parse(text) as unknown)
       } catch {
         throw new Error(`it answered something that is no JSON`)
       }
     }
+    await response.body?.cancel()
     const passing = response.status >= 500 || response.status === 429 || response.status === 408
     const problem = `HTTP ${response.status} ${response.statusText}`
     throw passing ? new Error(problem) : new Refused(problem)

@@ -75,6 +75,7 @@ export function toyRL(overrides: Overrides = {}) {
     checkpointEvery: 0,
     reportEvery: 0,
     tokenizer,
+    onNotice: () => {},
     ...overrides,
     client,
   }

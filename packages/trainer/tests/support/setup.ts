@@ -37,6 +37,10 @@ export const countA: JointRewardFunction = ({ completions }) =>
 
 export const rows = (n: number): PromptRow[] => Array.from({ length: n }, (_, i) => ({ prompt: 'abcdefgh'[i % 8]! }))
 
+/** A transition where there is a next turn; a trainer of one turn refuses it. */
+export const inTurns = <T>(numTurns: number | undefined, externalTransition: T) =>
+  (numTurns ?? 1) > 1 ? { externalTransition } : {}
+
 type Options = Partial<MAGRPOTrainerOptions<PromptRow>>
 
 /** Two toy agents on a small task, with whatever a test wants to be different. */
@@ -45,6 +49,7 @@ export function toyTrainer({ config, ...options }: Options = {}) {
   const trainer = new MAGRPOTrainer<PromptRow>({
     rewardFunc: countA,
     trainDataset: rows(3),
+    onNotice: () => {},
     ...options,
     agents,
     config: { numTrainEpochs: 2, maxNewTokens: 6, agentLearningRate: 0.05, order: 'fixed', ...config },
