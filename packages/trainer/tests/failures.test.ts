@@ -88,6 +88,25 @@ describe('a reward that fails', () => {
     expect(failed.nodes[0]!.node.answers[0]).toMatchObject({ ending: 'left_out', rewards: [null, null] })
   })
 
+  it('leaves out the single answers for which perAnswer threw, from the first call on, and gives notice', async () => {
+    const rewardFunc = perAnswer<(typeof rows)[number]>(({ index, completions }) => {
+      if (index === 0) return null
+      if (index === 1) throw new Error('the judge is away')
+      return completions.join('').length + index
+    })
+    const { trainer } = toyTrainer({ rewardFunc })
+    const { value: first } = await trainer.updates().next()
+    expect(first!.nodes[0]!.node.answers.map(({ ending }) => ending)).toEqual([
+      'left_out',
+      'left_out',
+      'last_turn',
+      'last_turn',
+    ])
+    expect(first!.nodes[0]!.node.answers[1]!.reason).toContain('the judge is away')
+    expect(first!.metrics).toMatchObject({ 'reward/failures': 1, 'turn_1/left_out': 0.5, 'agent_0/optim_steps': 1 })
+    expect(first!.notices.find(({ code }) => code === 'reward_failure')?.message).toContain('the judge is away')
+  })
+
   it('stops after so many failures in a row, and says what the first was', async () => {
     let call = 0
     const failure = await trainFailure({

@@ -5,10 +5,12 @@ import { describeValue } from './prompts.js'
 import { answerTexts, shownPrompts } from './roles.js'
 import type { JointNode, Task } from './types.js'
 
-/** The rewards of a node, both [agent][answer]; null: left out. */
+/** The rewards of a node, [agent][answer]; null: left out. */
 export interface NodeRewards {
   readonly raw: RewardValue[][]
   readonly processed: RewardValue[][]
+  /** Why single answers could not be judged, by their index. */
+  readonly failed: ReadonlyMap<number, string>
 }
 
 export interface JudgeOptions {
@@ -37,9 +39,13 @@ export async function judgeNode<Row>(
     turn: node.turn,
     history: { prompts: node.promptHistory, responses: node.responseHistory },
   }
+  const failed = new Map<number, string>()
+  const onFailure = (answer: number, error: unknown) => {
+    failed.set(answer, `rewardFunc threw: ${String(error)} (${placeText(node)})`)
+  }
   let returned: JointRewards
   try {
-    returned = await withDeadline((inner) => task.rewardFunc(args, { signal: inner }), {
+    returned = await withDeadline((inner) => task.rewardFunc(args, { signal: inner, onFailure }), {
       seconds: timeoutSeconds,
       signal,
       what: 'rewardFunc',
@@ -51,7 +57,7 @@ export async function judgeNode<Row>(
     throw new RewardError(failure, `${message} (${placeText(node)})`, place, { cause })
   }
   const raw = readRewards(returned, node)
-  return { raw, processed: process(raw, task.rewardProcessor, node) }
+  return { raw, processed: process(raw, task.rewardProcessor, node), failed }
 }
 
 /** [agent][answer] of whatever a reward function may return; a shared list is repeated for each agent. */
@@ -128,8 +134,9 @@ export type FailureCounts = Pick<RewardFailures, 'succeeded' | 'consecutive' | '
 export class RewardFailures {
   /** Calls that worked. */
   succeeded: number
-  /** Failures since the last that did. */
+  /** Calls since the last of them that failed. */
   consecutive: number
+  /** Failures in all: calls, and single answers of calls that worked. */
   total: number
   /** What the first of the consecutive ones said. */
   first: string | null
@@ -143,8 +150,10 @@ export class RewardFailures {
     this.first = counts.first
   }
 
-  success(): void {
+  /** Counts a call that worked, but for `failedAnswers` of its joint answers. */
+  success(failedAnswers = 0): void {
     this.succeeded++
+    this.total += failedAnswers
     this.consecutive = 0
     this.first = null
   }
