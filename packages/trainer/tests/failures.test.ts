@@ -89,7 +89,7 @@ describe('a reward that fails', () => {
   })
 
   it('leaves out the single answers for which perAnswer threw, from the first call on, and gives notice', async () => {
-    const rewardFunc = perAnswer<(typeof rows)[number]>(({ index, completions }) => {
+    const rewardFunc = perAnswer(({ index, completions }) => {
       if (index === 0) return null
       if (index === 1) throw new Error('the judge is away')
       return completions.join('').length + index
@@ -237,6 +237,7 @@ describe('bad input', () => {
     expect(() => toyTrainer({ config: { numGeneration: 4 } as object })).toThrow(
       /no option "numGeneration": did you mean "numGenerations"/,
     )
+    expect(() => toyTrainer({ config: { learningRate: 3 } as object })).toThrow(/did you mean "agentLearningRate"/)
     expect(() => toyTrainer({ config: { num_turns: 2 } as object })).toThrow(/did you mean "numTurns"/)
     expect(() => toyTrainer({ config: { earlyTermination: { treshold: 1 } } as object })).toThrow(
       /did you mean "threshold"/,

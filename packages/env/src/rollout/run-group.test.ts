@@ -85,6 +85,7 @@ describe('a group', () => {
   it('refuses settings that cannot be used', () => {
     const run = (options: object) => () => runGroup(builder(1).built, { sample, ...options })
     expect(run({ concurrency: 0 })).toThrow(/concurrency/)
+    expect(run({ maxTurn: 2 })).toThrow(/runGroup has no option "maxTurn": did you mean limits: { maxTurns }\?/)
     expect(run({ concurency: 2 })).toThrow(/runGroup has no option "concurency".*concurrency/)
     expect(() => groupOf(() => env(0), { size: 2, tag: ['x'] } as never)).toThrow(/groupOf has no option "tag".*tags/)
     expect(run({ rewardTimeoutSeconds: 0 })).toThrow(/rewardTimeoutSeconds/)
