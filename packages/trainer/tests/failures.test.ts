@@ -66,6 +66,15 @@ describe('a reward that fails', () => {
     expect(await trainFailure({ rewardFunc: mixed })).toMatchObject({ failure: 'not_a_number' })
   })
 
+  it('shows the shape of rewards per agent, and perAnswer, to whom they were meant', async () => {
+    for (const entry of [{ perAgent: [1, 2] }, [1, 2]]) {
+      const failure = await trainFailure({ rewardFunc: () => [entry, entry, entry, entry] as never })
+      expect(failure).toMatchObject({ failure: 'not_a_number' })
+      expect(String(failure)).toContain('{ perAgent: [[a0, a1, ...], [b0, b1, ...]] }')
+    }
+    expect(String(await trainFailure({ rewardFunc: () => 1 as never }))).toContain('perAnswer(rewardFunc)')
+  })
+
   it('refuses a processor that makes no number', async () => {
     expect(await trainFailure({ rewardProcessor: (x) => Math.log(-1 - x) })).toMatchObject({ failure: 'not_a_number' })
   })

@@ -255,6 +255,13 @@ describe('group rewards (check 41)', () => {
     expect(summarizeGroups([group])).toMatchObject({ rollouts_excluded: 1, total_episodes: 63 })
   })
 
+  it('shows the shape of a reward to whoever returns numbers', async () => {
+    const numbers = groupOf(() => env(0), { size: 2, computeGroupRewards: (() => [1, 2]) as never })
+    await expect(
+      runGroup(numbers, { sample: () => ({ tokens: Int32Array.of(0), stopReason: 'stop' }) }),
+    ).rejects.toThrow('is 1; expected { reward: 1 }')
+  })
+
   it('null leaves a member out', async () => {
     const group = await scored((all) => all.map((_, k) => ({ reward: k === 0 ? null : 1, reason: 'no verdict' })))
     expect(group.members.map((m) => m.slot)).toEqual([1, 2, 3])

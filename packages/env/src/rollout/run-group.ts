@@ -212,6 +212,11 @@ function checkRewards(rewards: readonly GroupReward[], expected: number): void {
     )
   rewards.forEach((given: GroupReward, k) => {
     const reward: unknown = given?.reward
+    if (typeof given === 'number')
+      throw new GroupRewardError(
+        `computeGroupRewards: reward ${k} is ${given as number}; expected { reward: ${given as number} }`,
+        { index: k },
+      )
     if (reward !== null && !Number.isFinite(reward))
       throw new GroupRewardError(
         `computeGroupRewards: reward ${k} is ${typeof reward === 'number' ? reward : typeof reward}; expected a finite number, or null to leave the member out`,

@@ -82,18 +82,28 @@ function readList(list: unknown, agent: number | null, node: JointNode): RewardV
   const expected = node.answers.length
   const which = agent === null ? '' : ` for agent ${agent}`
   if (!Array.isArray(list) || list.length !== expected) {
+    const hint =
+      agent === null && (typeof list === 'number' || list === null)
+        ? ': wrap a function of one joint answer as perAnswer(rewardFunc)'
+        : ''
     throw new RewardError(
       'wrong_length',
-      `rewardFunc must return ${expected} rewards${which}, one per joint answer, got ${describeValue(list)} (${placeText(node)})`,
+      `rewardFunc must return ${expected} rewards${which}, one per joint answer, got ${describeValue(list)} (${placeText(node)})${hint}`,
       { expected, got: Array.isArray(list) ? list.length : null, ...(agent !== null && { agent }) },
     )
   }
   return Array.from(list, (value: unknown, answer) => {
     if (value === null || (typeof value === 'number' && Number.isFinite(value))) return value
+    const got = isPerAgent(value) || Array.isArray(value) ? 'rewards per agent' : describeValue(value)
+    const shape =
+      got === 'rewards per agent'
+        ? '. Rewards per agent are one object for the whole node, { perAgent: [[a0, a1, ...], [b0, b1, ...]] }: a list per agent with a ' +
+          'reward per joint answer; perAnswer makes it of a function that returns one reward per agent'
+        : ''
     throw new RewardError(
       'not_a_number',
-      `rewardFunc returned ${describeValue(value)}${which} for joint answer ${answer}: expected a finite number, ` +
-        `or null to leave it out (${placeText(node)})`,
+      `rewardFunc returned ${got}${which} for joint answer ${answer}: expected a finite number, ` +
+        `or null to leave it out (${placeText(node)})${shape}`,
       { answer, got: describeValue(value), ...(agent !== null && { agent }) },
     )
   })
