@@ -7,7 +7,6 @@
  *
  * The bundled model has never seen code: every answer of it would earn nothing, and equal rewards teach nothing.
  */
-import { parseArgs } from 'node:util'
 import {
   createSandbox,
   extract,
@@ -22,15 +21,23 @@ import {
   type Formatter,
 } from 'selfplay'
 import './explain-failures.js'
+import { readOptions } from './read-options.js'
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    output: { type: 'string', default: `runs/${runFolderName('code-pair', new Date())}` },
-    'lora-rank': { type: 'string' },
-    'max-steps': { type: 'string', default: '100' },
+const { values, positionals } = readOptions(
+  [
+    'A helper and a main function by two agents, run on test cases in a sandbox. Without an argument it grades pairs written by',
+    'hand; give a model that writes code as the argument to train it.',
+  ],
+  {
+    output: { type: 'string', default: `runs/${runFolderName('code-pair', new Date())}`, help: 'folder of the run' },
+    'lora-rank': {
+      type: 'string',
+      help: 'train adapters of this rank on one shared model, instead of all weights',
+      number: true,
+    },
+    'max-steps': { type: 'string', default: '100', help: 'most updates', number: true },
   },
-})
+)
 
 // ---- The tasks: two functions each, with test cases that no prompt shows -------------------------------------------------
 

@@ -8,7 +8,6 @@
  * The settings are those of the tutorial, for a model of half a billion parameters. Memory grows with the model, the number of
  * agents, the answers per prompt and their length: `--lora-rank 16` trains small adapters on one shared model instead.
  */
-import { parseArgs } from 'node:util'
 import {
   charCount,
   loadAgents,
@@ -21,25 +20,33 @@ import {
   type MAGRPOConfig,
 } from 'selfplay'
 import './explain-failures.js'
+import { readOptions } from './read-options.js'
 
 // ---- Options -------------------------------------------------------------------------------------------------------------
 // Logging to Weights & Biases is off unless --wandb is given; project and entity are optional. The key comes from the
 // environment variable WANDB_API_KEY.
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    output: { type: 'string', default: `runs/${runFolderName('length-ratio', new Date())}` },
-    epochs: { type: 'string', default: '3' },
-    generations: { type: 'string', default: '8' },
-    'max-new-tokens': { type: 'string', default: '128' },
-    'learning-rate': { type: 'string', default: '5e-5' },
-    'lora-rank': { type: 'string' },
-    wandb: { type: 'boolean', default: false },
-    'wandb-project': { type: 'string' },
-    'wandb-entity': { type: 'string' },
+const { values, positionals } = readOptions(
+  [
+    'Two agents answer the same prompt; the second learns to write two to three times as many characters as the first.',
+    'Give a model as the argument (default: bundled:tiny).',
+  ],
+  {
+    output: { type: 'string', default: `runs/${runFolderName('length-ratio', new Date())}`, help: 'folder of the run' },
+    epochs: { type: 'string', default: '3', help: 'passes over the prompts', number: true },
+    generations: { type: 'string', default: '8', help: 'answers of each agent to each prompt', number: true },
+    'max-new-tokens': { type: 'string', default: '128', help: 'longest answer, in tokens', number: true },
+    'learning-rate': { type: 'string', default: '5e-5', help: 'learning rate', number: true },
+    'lora-rank': {
+      type: 'string',
+      help: 'train adapters of this rank on one shared model, instead of all weights',
+      number: true,
+    },
+    wandb: { type: 'boolean', default: false, help: 'log to Weights & Biases; the key comes from WANDB_API_KEY' },
+    'wandb-project': { type: 'string', help: 'project there' },
+    'wandb-entity': { type: 'string', help: 'entity there' },
   },
-})
+)
 const model = positionals[0] ?? 'bundled:tiny'
 
 // ---- The data set: prompts that leave room for imagination ---------------------------------------------------------------

@@ -5,7 +5,6 @@
  *   npm run example examples/multi-turn-feedback.ts                       # the bundled model, a few minutes on two cores
  *   npm run example examples/multi-turn-feedback.ts ./Qwen2.5-0.5B        # the settings of the tutorial
  */
-import { parseArgs } from 'node:util'
 import {
   charCount,
   fixedDecimals,
@@ -19,16 +18,24 @@ import {
   type MAGRPOConfig,
 } from 'selfplay'
 import './explain-failures.js'
+import { readOptions } from './read-options.js'
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    output: { type: 'string', default: `runs/${runFolderName('multi-turn-feedback', new Date())}` },
-    seed: { type: 'string', default: '0' },
-    'max-steps': { type: 'string' },
-    wandb: { type: 'boolean', default: false },
+const { values, positionals } = readOptions(
+  [
+    'Two agents answer, are told how long their answers were, and answer again; the second is to write two to three times as much.',
+    'Give a model as the argument (default: bundled:tiny).',
+  ],
+  {
+    output: {
+      type: 'string',
+      default: `runs/${runFolderName('multi-turn-feedback', new Date())}`,
+      help: 'folder of the run',
+    },
+    seed: { type: 'string', default: '0', help: 'seeds every random draw', number: true },
+    'max-steps': { type: 'string', help: 'most updates', number: true },
+    wandb: { type: 'boolean', default: false, help: 'log to Weights & Biases; the key comes from WANDB_API_KEY' },
   },
-})
+)
 const model = positionals[0] ?? 'bundled:tiny'
 
 // ---- Setup: the prompts, and a reward for a ratio of 2 to 3 --------------------------------------------------------------

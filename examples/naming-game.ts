@@ -5,7 +5,6 @@
  *   npm run example examples/naming-game.ts                       # the bundled model, about a minute on two cores
  *   npm run example examples/naming-game.ts ./Qwen3-0.6B          # a model of your own
  */
-import { parseArgs } from 'node:util'
 import {
   clientSampler,
   deriveSeed,
@@ -35,16 +34,25 @@ import {
   type Trajectory,
 } from 'selfplay'
 import './explain-failures.js'
+import { readOptions } from './read-options.js'
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    output: { type: 'string', default: `runs/${runFolderName('naming-game', new Date())}` },
-    seed: { type: 'string', default: '0' },
-    steps: { type: 'string', default: '80' },
-    pairings: { type: 'string', default: '200' },
+const { values, positionals } = readOptions(
+  [
+    'The members of a group invent names for the same thing and are compared with each other; the longer name wins.',
+    'Give a model as the argument (default: bundled:tiny).',
+  ],
+  {
+    output: { type: 'string', default: `runs/${runFolderName('naming-game', new Date())}`, help: 'folder of the run' },
+    seed: { type: 'string', default: '0', help: 'seeds every random draw', number: true },
+    steps: { type: 'string', default: '80', help: 'updates', number: true },
+    pairings: {
+      type: 'string',
+      default: '200',
+      help: 'names of the trained policy against those of its start',
+      number: true,
+    },
   },
-})
+)
 const model = positionals[0] ?? 'bundled:tiny'
 const seed = Number(values.seed)
 

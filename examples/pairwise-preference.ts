@@ -6,7 +6,6 @@
  *   npm run example examples/pairwise-preference.ts ./Qwen3-0.6B    # a model of your own
  */
 import { writeFile } from 'node:fs/promises'
-import { parseArgs } from 'node:util'
 import {
   assistant,
   balanceOrders,
@@ -37,19 +36,32 @@ import {
   type SamplingClient,
 } from 'selfplay'
 import './explain-failures.js'
+import { readOptions } from './read-options.js'
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    output: { type: 'string', default: `runs/${runFolderName('pairwise-preference', new Date())}` },
-    seed: { type: 'string', default: '0' },
-    names: { type: 'string', default: '1000' },
-    comparisons: { type: 'string', default: '2000' },
-    epochs: { type: 'string', default: '3' },
-    steps: { type: 'string', default: '40' },
-    pairings: { type: 'string', default: '200' },
+const { values, positionals } = readOptions(
+  [
+    'A judge learns from labelled comparisons of names, and a policy learns from the judge.',
+    'Give a model as the argument (default: bundled:tiny).',
+  ],
+  {
+    output: {
+      type: 'string',
+      default: `runs/${runFolderName('pairwise-preference', new Date())}`,
+      help: 'folder of the run',
+    },
+    seed: { type: 'string', default: '0', help: 'seeds every random draw', number: true },
+    names: { type: 'string', default: '1000', help: 'names that are sampled of each topic', number: true },
+    comparisons: { type: 'string', default: '2000', help: 'labelled comparisons to train the judge on', number: true },
+    epochs: { type: 'string', default: '3', help: 'passes of the judge over its comparisons', number: true },
+    steps: { type: 'string', default: '40', help: 'updates of the policy', number: true },
+    pairings: {
+      type: 'string',
+      default: '200',
+      help: 'names of the trained policy against those of its start',
+      number: true,
+    },
   },
-})
+)
 const model = positionals[0] ?? 'bundled:tiny'
 const isTiny = model === 'bundled:tiny'
 const seed = Number(values.seed)

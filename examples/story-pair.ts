@@ -6,7 +6,6 @@
  *   npm run example examples/story-pair.ts                                     # the bundled model, a minute or two on two cores
  *   npm run example -- examples/story-pair.ts ./Qwen2.5-0.5B --lora-rank 16    # adapters on a model of your own
  */
-import { parseArgs } from 'node:util'
 import {
   charCount,
   loadAgents,
@@ -19,15 +18,23 @@ import {
   type Formatter,
 } from 'selfplay'
 import './explain-failures.js'
+import { readOptions } from './read-options.js'
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    output: { type: 'string', default: `runs/${runFolderName('story-pair', new Date())}` },
-    'lora-rank': { type: 'string' },
-    'max-steps': { type: 'string', default: '40' },
+const { values, positionals } = readOptions(
+  [
+    "A plot and a scene by two writers, who are shown each other's text in the second turn.",
+    'Give a model as the argument (default: bundled:tiny).',
+  ],
+  {
+    output: { type: 'string', default: `runs/${runFolderName('story-pair', new Date())}`, help: 'folder of the run' },
+    'lora-rank': {
+      type: 'string',
+      help: 'train adapters of this rank on one shared model, instead of all weights',
+      number: true,
+    },
+    'max-steps': { type: 'string', default: '40', help: 'most updates', number: true },
   },
-})
+)
 const model = positionals[0] ?? 'bundled:tiny'
 const rank = values['lora-rank']
 const agents = await loadAgents(model, 2, rank === undefined ? {} : { mode: 'adapters', lora: { rank: Number(rank) } })

@@ -77,6 +77,22 @@ describe('examples of joint tasks', () => {
     expect(await failureOf('length-ratio.ts', { DEBUG: '1' })).toMatch(/^ +at /m)
   })
 
+  it('all tell their options, and refuse a number that is none', async () => {
+    await Promise.all(
+      names.map(async (name) => {
+        const help = await example(`${name}.ts`, folder, '--help')
+        expect(help).toMatch(/--output <value> +folder of the run \(default: runs\//)
+        const text = await readFile(join(root, 'examples', `${name}.ts`), 'utf8')
+        const used = [...text.matchAll(/values(?:\.(\w+)|\['([\w-]+)'\])/g)].map(
+          ([, plain, quoted]) => plain ?? quoted!,
+        )
+        expect(used.filter((option) => !help.includes(`--${option} `))).toEqual([])
+      }),
+    )
+    const failure = await run(process.execPath, command('naming-game.ts', '--pairings', 'x'), folder).catch(String)
+    expect(failure).toMatch(/error \(invalid_input\)\n {2}--pairings: expected a number from 0 on, got "x"/)
+  })
+
   it('code-pair: grades programs in the sandbox', async () => {
     const text = await example('code-pair.ts', folder)
     expect(text).toMatch(/both right +reward 1\.00 {2}helper: match, main: match/)

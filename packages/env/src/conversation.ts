@@ -1,4 +1,4 @@
-import { sameMessage, type Message } from '@selfplay/renderers'
+import { didYouMean, sameMessage, type Message } from '@selfplay/renderers'
 import { EnvContractError, FullHistoryReturnedError } from './errors.js'
 import type { MessageEnv, MessageStepResult } from './message-env.js'
 import { STOP_REASONS, isStopReason } from './stop-reason.js'
@@ -82,6 +82,19 @@ export class Conversation {
   }
 }
 
+/** What a step may return; a record, so that the compiler keeps it whole. */
+const RESULT: Readonly<Record<keyof MessageStepResult, true>> = {
+  reward: true,
+  episodeDone: true,
+  nextMessages: true,
+  replaceTranscript: true,
+  stopReason: true,
+  nextStop: true,
+  metrics: true,
+  logs: true,
+}
+const RESULT_NAMES = Object.keys(RESULT)
+
 const ROLES: ReadonlySet<unknown> = new Set(['system', 'user', 'assistant', 'tool'])
 
 function checkMessages(messages: readonly Message[], where: string): void {
@@ -100,6 +113,9 @@ function checkMessages(messages: readonly Message[], where: string): void {
 function checkResult(result: MessageStepResult, where: string): void {
   if (typeof result !== 'object' || result === null)
     throw new EnvContractError(`${where}: expected {reward, episodeDone, nextMessages}, got ${String(result)}`)
+  for (const key of Object.keys(result))
+    if (!Object.hasOwn(RESULT, key))
+      throw new EnvContractError(`${where}: a result has no "${key}"${didYouMean(key, RESULT_NAMES)}`, { key })
   const { reward, episodeDone, nextMessages, stopReason, metrics } = result
   if (!Number.isFinite(reward))
     throw new EnvContractError(`${where}: expected reward to be a finite number, got ${String(reward)}`)

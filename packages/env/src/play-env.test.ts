@@ -56,6 +56,25 @@ describe('playEnv', () => {
     expect(sizes).toEqual([2, 5])
   })
 
+  it('refuses a key of a result that there is not, with the nearest known one', async () => {
+    const result = { reward: 1, episodeDone: true, nextMessages: [], metric: { letters: 1 } }
+    await expect(
+      playEnv(
+        mockMessageEnv(() => result),
+        scripted(['a']),
+      ),
+    ).rejects.toThrow('MessageEnv.step (turn 0): a result has no "metric": did you mean "metrics"?')
+  })
+
+  it('a script may be a function of the turn, and nothing but that or a list', async () => {
+    const { transcript } = await playEnv(
+      mockMessageEnv(),
+      scripted(({ turn }) => `reply ${turn}`),
+    )
+    expect(transcript.map(textOf)).toEqual(['go', 'reply 0'])
+    expect(() => scripted('abc' as never)).toThrow('expected a list of replies, or a function of the turn, got string')
+  })
+
   it('refuses an option that it does not have, with the nearest known one', async () => {
     const playing = playEnv(mockMessageEnv(), scripted(['a']), { maxTurn: 3 } as never)
     await expect(playing).rejects.toThrow(/playEnv has no option "maxTurn".*maxTurns/)

@@ -1,11 +1,23 @@
+/** What one thing is called in different places; of these, the one that is known is meant. */
+const SYNONYMS = [
+  ['learningRate', 'agentLearningRate', 'lr'],
+  ['numGenerations', 'generations', 'numSamples', 'groupSize'],
+  ['maxNewTokens', 'maxTokens', 'maxGenerationTokens'],
+  ['numTrainEpochs', 'epochs', 'numEpochs'],
+  ['maxSteps', 'steps'],
+]
+
 /**
- * The known word that is nearest to the one given, or undefined when none is near.
+ * The known word that is nearest to the one given, or undefined when none is near. Another name for the same thing comes first.
  *
  * Near is at most max(2, a third of the word) edits away (Levenshtein 1966), or begun by the word, three letters at least.
  * Case, `_` and `-` do not count.
  */
 export function nearest(word: string, known: readonly string[]): string | undefined {
   const given = plain(word)
+  const others = SYNONYMS.find((names) => names.some((name) => plain(name) === given)) ?? []
+  const same = others.find((name) => plain(name) !== given && known.includes(name))
+  if (same !== undefined) return same
   let best: string | undefined
   let least = Math.max(2, Math.ceil(word.length / 3)) + 1
   for (const name of known) {

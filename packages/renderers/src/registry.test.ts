@@ -45,6 +45,10 @@ describe('the registry', () => {
 
   it('answers an unknown name with the nearest, a wrong vocabulary with the missing marker', () => {
     expect(() => getRenderer('qwen_3', tokenizer)).toThrow(UnknownRendererError)
+    expect(() => getRenderer('chatml', undefined as never)).toThrow(
+      /expected a tokenizer .* such as await getTokenizer/,
+    )
+    expect(() => getRenderer(undefined as never, tokenizer)).toThrow('expected the name of a renderer, got undefined')
     expect(() => getRenderer('qwen_3', tokenizer)).toThrow('did you mean "qwen3"')
     expect(() => getRenderer('gemma3', tokenizer)).toThrow('"<bos>"')
     expect(() => getRenderer('gemma3', tokenizer)).toThrow(ChatFormatError)

@@ -75,14 +75,28 @@ export const rendererNames = (): string[] => [...builtIn.keys(), ...registered.k
  * The renderer of a chat format for a tokenizer.
  *
  * @param options what the format asks for: `{date}` for `llama3_1` and `gpt_oss_*`, `{defaultSystem}` for `chatml`
- * @throws UnknownRendererError with the nearest known name; ChatFormatError when tokenizer or options do not fit
+ * @throws UnknownRendererError with the nearest known name; ChatFormatError when tokenizer or options do not fit; RendererError with
+ *   code `invalid_input` when there is no tokenizer
  */
 export function getRenderer(name: string, tokenizer: Tokenizer, options?: unknown): Renderer {
+  if (typeof name !== 'string')
+    throw new RendererError('invalid_input', `getRenderer: expected the name of a renderer, got ${typeof name}`)
   const factory = builtIn.get(name) ?? registered.get(name)
-  if (factory) return factory(tokenizer, options)
+  if (factory) return factory(checkedTokenizer(name, tokenizer), options)
   const known = rendererNames()
   throw new UnknownRendererError(
     `no renderer is called ${JSON.stringify(name)}${didYouMean(name, known, '; ') || '.'} Known: ${known.join(', ')}. A contributed one is known once its package is imported`,
     { name, suggestion: nearest(name, known) },
+  )
+}
+
+function checkedTokenizer(name: string, tokenizer: Tokenizer): Tokenizer {
+  if (typeof tokenizer === 'object' && tokenizer !== null && 'tokenId' in tokenizer) return tokenizer
+  throw new RendererError(
+    'invalid_input',
+    `getRenderer("${name}"): expected a tokenizer with encode, decode and tokenId, such as await getTokenizer(folder), got ${
+      tokenizer === undefined ? 'none' : typeof tokenizer
+    }`,
+    { name },
   )
 }

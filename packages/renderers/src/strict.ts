@@ -41,7 +41,7 @@ export function parseStrict<S extends z.ZodType>(
   if (parsed.success) return parsed.data
   const problems = parsed.error.issues.map((issue) => {
     const place = [what, ...issue.path.map(String)].join('.')
-    if (issue.code !== 'unrecognized_keys') return `${place}: ${issue.message}, got ${show(at(value, issue.path))}`
+    if (issue.code !== 'unrecognized_keys') return `${place}${complaint(issue.message, at(value, issue.path))}`
     const known = knownKeys(schema, issue.path)
     return issue.keys.map((key) => `${place} has no option "${key}"${didYouMean(key, known)}`).join('; ')
   })
@@ -49,6 +49,12 @@ export function parseStrict<S extends z.ZodType>(
     what,
     problems: parsed.error.issues.map(({ path, message, code }) => ({ path: path.map(String), message, code })),
   })
+}
+
+/** What is wrong with a value, in our words where zod says the same twice. */
+function complaint(message: string, value: unknown): string {
+  const expected = message.replace(/^Invalid input: (.*?)(, received .*)?$/, '$1')
+  return value === undefined ? ` is missing: ${expected}` : `: ${expected}, got ${show(value)}`
 }
 
 const at = (value: unknown, path: readonly PropertyKey[]): unknown =>

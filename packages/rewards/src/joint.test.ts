@@ -41,7 +41,28 @@ describe('perAnswer', () => {
     })
   })
 
-  it('lets what the judge throws through', async () => {
+  it('leaves out the answers for which the judge throws, and tells why', async () => {
+    const failure = new Error('the judge is away')
+    const told: unknown[] = []
+    const onFailure = (answer: number, error: unknown) => told.push([answer, error])
+    const shared = perAnswer(({ index }) => (index === 0 ? Promise.reject(failure) : 3))
+    expect(await shared(args, { ...options, onFailure })).toEqual([null, 3])
+    expect(told).toEqual([[0, failure]])
+    const each = perAnswer(({ index }) => (index === 0 ? Promise.reject(failure) : [1, 2]))
+    expect(await each(args, options)).toEqual({
+      perAgent: [
+        [null, 1],
+        [null, 2],
+      ],
+    })
+  })
+
+  it('rejects with the reason of an abort, whatever the judge did', async () => {
+    const aborted = { signal: AbortSignal.abort(new Error('enough')) }
+    await expect(Promise.resolve(perAnswer(({ index }) => index)(args, aborted))).rejects.toThrow('enough')
+  })
+
+  it('fails with the first error when the judge throws for all answers', async () => {
     const failure = new TypeError('broken')
     await expect(
       Promise.resolve(

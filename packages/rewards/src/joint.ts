@@ -26,10 +26,20 @@ export type RewardValue = number | null
 /** One reward per joint answer, shared by all agents, or one list per agent. */
 export type JointRewards = readonly RewardValue[] | { readonly perAgent: readonly (readonly RewardValue[])[] }
 
+/** What a joint reward function is given beside its node. */
+export interface JointRewardOptions {
+  readonly signal: AbortSignal
+  /**
+   * Tells why a joint answer is left out: its index and what was thrown. The trainer counts it and gives notice; the answer's
+   * reward must still be null.
+   */
+  readonly onFailure?: (answer: number, error: unknown) => void
+}
+
 /** Called once per node with all of its joint answers. */
 export type JointRewardFunction<Row = unknown> = (
   args: JointRewardArgs<Row>,
-  options: { readonly signal: AbortSignal },
+  options: JointRewardOptions,
 ) => JointRewards | Promise<JointRewards>
 
 /** What a reward function of one joint answer is given. */
@@ -44,7 +54,8 @@ export interface SingleRewardArgs<Row = unknown> extends Omit<JointRewardArgs<Ro
  * Makes a joint reward function of a function that judges one joint answer.
  *
  * @param judge gets one text per agent and returns the shared reward, one reward per agent, or null. All answers of a node
- *   are judged at once when it is async. All results of a node must be of the same kind: shared, or per agent.
+ *   are judged at once when it is async. All results of a node must be of the same kind: shared, or per agent. An answer for
+ *   which it throws is left out (null), and `onFailure` is told why; when it throws for all of them, the call fails with the first error.
  */
 export function perAnswer<Row = unknown>(
   judge: (
@@ -54,11 +65,16 @@ export function perAnswer<Row = unknown>(
 ): JointRewardFunction<Row> {
   return async ({ completions, ...rest }, options) => {
     const count = completions[0]?.length ?? 0
-    const results = await Promise.all(
+    const settled = await Promise.allSettled(
       Array.from({ length: count }, async (_, index) =>
         judge({ ...rest, completions: completions.map((texts) => texts[index] ?? ''), index }, options),
       ),
     )
+    options.signal.throwIfAborted()
+    const failed = settled.flatMap((one, index) => (one.status === 'rejected' ? [{ index, error: one.reason }] : []))
+    if (count > 0 && failed.length === count) throw failed[0]!.error
+    for (const { index, error } of failed) options.onFailure?.(index, error)
+    const results = settled.map((one) => (one.status === 'fulfilled' ? one.value : null))
     if (!results.some((result) => Array.isArray(result))) return results as RewardValue[]
     return {
       perAgent: completions.map((_, agent) =>

@@ -1,5 +1,5 @@
 import { readFile, readdir } from 'node:fs/promises'
-import { join } from 'node:path'
+import { basename, dirname, join, resolve } from 'node:path'
 import { InvalidInputError, type TrainingClient } from '@selfplay/engine'
 import { modelPath } from '@selfplay/model-tiny'
 import {
@@ -10,7 +10,7 @@ import {
   type LoadOptions as LoadClientOptions,
   type ResolveModelOptions,
 } from '@selfplay/ort'
-import { getRenderer, getTokenizer, type Renderer, type Tokenizer } from '@selfplay/renderers'
+import { didYouMean, getRenderer, getTokenizer, type Renderer, type Tokenizer } from '@selfplay/renderers'
 
 interface TextChoice {
   /**
@@ -67,7 +67,7 @@ export async function prepareModel<O extends TextOptions>(source: string, given:
   if (bundled !== undefined && revision !== undefined) {
     throw new InvalidInputError(`${source} has no revisions, got "${revision}": leave it out`, { source, revision })
   }
-  if (bundled === undefined) await refuseRun(source)
+  if (bundled === undefined) await refuseOtherFolders(source)
   const abort = signal ? { signal } : {}
   const pinned = { ...abort, ...(revision !== undefined && { revision }) }
   const folder = bundled ?? (await resolveModel(source, { ...pinned, ...(onProgress && { onProgress }) }))
@@ -77,40 +77,120 @@ export async function prepareModel<O extends TextOptions>(source: string, given:
   return { source: bundled ?? source, options: { ...rest, ...pinned, tokenizer }, text }
 }
 
-/** @throws InvalidInputError for the folder of a run, whose models lie inside it. */
-async function refuseRun(source: string): Promise<void> {
-  const text = await readFile(join(source, 'config.json'), 'utf8').catch(() => '')
-  let config: unknown
-  try {
-    config = JSON.parse(text)
-  } catch {
-    return // Not a run: what a model's loader says about it fits better.
-  }
-  if (typeof (config as { trainer?: unknown } | null)?.trainer !== 'string') return
-  const models = (await readdir(source)).filter((name) => /^(agent_\d+|model)$/.test(name)).sort()
+/** @throws InvalidInputError for a folder that is no model, and has models inside: one of a run, of saved agents, or of a checkpoint. */
+async function refuseOtherFolders(source: string): Promise<void> {
+  await refuseCheckpoint(source)
+  const text = await readFile(join(source, 'config.json'), 'utf8').catch(() => undefined)
+  const run = text !== undefined && isRunConfig(text)
+  if (text !== undefined && !run) return
+  const models = await modelsIn(source)
+  if (!run && models.length === 0) return // What a model's loader says about it fits better.
+  const what = run ? 'is a run' : 'holds several models'
+  const all = models.map((name) => `'${join(source, name)}'`).join(', ')
+  const agents = models.length > 1 ? `, or loadAgents([${all}], ${models.length})` : ''
   throw new InvalidInputError(
     models.length > 0
-      ? `${source} is a run; its models are ${models.join(', ')}: load ${join(source, models[0]!)}, for example`
+      ? `${source} ${what}; its models are ${models.join(', ')}: load ${join(source, models[0]!)}, for example${agents}`
       : `${source} is a run without models yet: they are saved at its end`,
     { source, models },
   )
 }
 
+function isRunConfig(text: string): boolean {
+  try {
+    return typeof (JSON.parse(text) as { trainer?: unknown } | null)?.trainer === 'string'
+  } catch {
+    return false
+  }
+}
+
+const modelsIn = async (folder: string): Promise<string[]> =>
+  (await readdir(folder).catch(() => [])).filter((name) => /^(agent_\d+|model)$/.test(name)).sort()
+
+/** @throws InvalidInputError for a checkpoint of a run, or a part of one: `<run>/checkpoints/step-n/agent_0`. */
+async function refuseCheckpoint(source: string): Promise<void> {
+  const path = resolve(source)
+  const checkpoint = [path, dirname(path)].find(
+    (folder) => /^step-\d+$/.test(basename(folder)) && basename(dirname(folder)) === 'checkpoints',
+  )
+  if (checkpoint === undefined) return
+  const run = dirname(dirname(checkpoint))
+  const models = await modelsIn(run)
+  const own = models.find((name) => name === basename(path)) ?? models[0]
+  throw new InvalidInputError(
+    `${source} is of a checkpoint, from which a run is resumed, and no model: ` +
+      (own === undefined
+        ? `resume the run ${run}; its models are saved at its end`
+        : `load ${join(run, own)}, the model that the run has saved`),
+    { source, run, models },
+  )
+}
+
+type Names<O> = Readonly<Record<keyof O, true>>
+
+/** Records, so that the compiler keeps them whole. */
+const COMMON: Names<Omit<LoadAgentsOptions, 'mode' | 'lora'>> = {
+  signal: true,
+  revision: true,
+  adapter: true,
+  seed: true,
+  threads: true,
+  contextLength: true,
+  activationBytes: true,
+  slots: true,
+  tokenizer: true,
+  runtime: true,
+  renderer: true,
+  onProgress: true,
+}
+const AGENT_NAMES: Names<LoadAgentsOptions> = { ...COMMON, mode: true, lora: true }
+const CLIENT_NAMES: Names<LoadOptions> = { ...COMMON, training: true }
+
+/** @throws InvalidInputError for an unknown option, with the nearest known one. */
+function checkNames(call: string, options: object, names: object): void {
+  const known = Object.keys(names)
+  for (const key of Object.keys(options)) {
+    if (!known.includes(key))
+      throw new InvalidInputError(`${call} has no option "${key}"${didYouMean(key, known)}`, { option: key, known })
+  }
+}
+
 /**
- * Loads n agents that start from one model, with its tokenizer.
+ * Loads n agents that start from one model, or each from a model of its own, with their tokenizers.
  *
- * @param source `bundled:tiny`, a local folder in Hugging Face layout, or a hub name (`org/name`; needs `@huggingface/hub`).
+ * @param source `bundled:tiny`, a local folder in Hugging Face layout, or a hub name (`org/name`; needs `@huggingface/hub`); or a
+ *   list of these, one per agent, such as the two models that a run has saved.
  * @param count how many agents; `options.mode` says how they share the model (default `separate`: each has its own weights).
  * @throws InvalidInputError, CheckpointError, HubError, UnsupportedModelError, TokenizerError: see the messages.
  */
 export async function loadAgents(
-  source: string,
+  source: string | readonly string[],
   count: number,
   options: LoadAgentsOptions = {},
 ): Promise<LoadedAgent[]> {
+  checkNames('loadAgents', options, AGENT_NAMES)
+  if (typeof source !== 'string') return loadEach(source, count, options)
   const model = await prepareModel(source, options)
   const clients = await loadClients(model.source, count, model.options)
   return clients.map((client) => Object.assign(client, model.text))
+}
+
+async function loadEach(sources: readonly string[], count: number, options: LoadAgentsOptions): Promise<LoadedAgent[]> {
+  if (!Array.isArray(sources) || sources.length !== count || options.mode === 'shared') {
+    const got = Array.isArray(sources) ? `${sources.length} for ${count} agents` : typeof sources
+    throw new InvalidInputError(
+      `loadAgents: expected a model, or a list of models, one per agent and not mode "shared"; got ${got}`,
+      { count },
+    )
+  }
+  const agents: LoadedAgent[] = []
+  try {
+    for (const source of sources) agents.push(...(await loadAgents(source, 1, options)))
+    return agents
+  } catch (error) {
+    await Promise.all(agents.map((agent) => agent.dispose()))
+    throw error
+  }
 }
 
 /**
@@ -120,6 +200,7 @@ export async function loadAgents(
  * @throws what {@link loadAgents} throws.
  */
 export async function loadTrainingClient(source: string, options: LoadOptions = {}): Promise<LoadedAgent> {
+  checkNames('loadTrainingClient', options, CLIENT_NAMES)
   const model = await prepareModel(source, options)
   return Object.assign(await loadClient(model.source, model.options), model.text)
 }

@@ -25,6 +25,8 @@ describe('selfplay train multi-turn-feedback', () => {
     expect(out.replaceAll(/\s+/g, ' ')).toMatch(
       /2 prompts never trained on: turn 1: \d\.\d\d before, \d\.\d\d after; turn 2: \d\.\d\d before, \d\.\d\d after/,
     )
+    expect(out).toMatch(/ {2}rewards \d\.\d\d -> (\d\.\d\d|-) \(mean of 1\)/)
+    for (const turn of [1, 2]) expect(out).toContain(`mean reward of each update, turn ${turn}\n`)
     const [line] = (await readFile(join(cwd, 'run', 'metrics.jsonl'), 'utf8')).split('\n')
     const metrics = JSON.parse(line!) as Record<string, number>
     for (const name of [

@@ -66,6 +66,15 @@ describe('a reward that fails', () => {
     expect(await trainFailure({ rewardFunc: mixed })).toMatchObject({ failure: 'not_a_number' })
   })
 
+  it('shows the shape of rewards per agent, and perAnswer, to whom they were meant', async () => {
+    for (const entry of [{ perAgent: [1, 2] }, [1, 2]]) {
+      const failure = await trainFailure({ rewardFunc: () => [entry, entry, entry, entry] as never })
+      expect(failure).toMatchObject({ failure: 'not_a_number' })
+      expect(String(failure)).toContain('{ perAgent: [[a0, a1, ...], [b0, b1, ...]] }')
+    }
+    expect(String(await trainFailure({ rewardFunc: () => 1 as never }))).toContain('perAnswer(rewardFunc)')
+  })
+
   it('refuses a processor that makes no number', async () => {
     expect(await trainFailure({ rewardProcessor: (x) => Math.log(-1 - x) })).toMatchObject({ failure: 'not_a_number' })
   })
@@ -86,6 +95,25 @@ describe('a reward that fails', () => {
     expect(failed.metrics).toMatchObject({ 'reward/failures': 1, 'turn_1/left_out': 1, 'agent_0/optim_steps': 0 })
     expect(failed.notices.find(({ code }) => code === 'reward_failure')?.message).toContain('the judge is away')
     expect(failed.nodes[0]!.node.answers[0]).toMatchObject({ ending: 'left_out', rewards: [null, null] })
+  })
+
+  it('leaves out the single answers for which perAnswer threw, from the first call on, and gives notice', async () => {
+    const rewardFunc = perAnswer(({ index, completions }) => {
+      if (index === 0) return null
+      if (index === 1) throw new Error('the judge is away')
+      return completions.join('').length + index
+    })
+    const { trainer } = toyTrainer({ rewardFunc })
+    const { value: first } = await trainer.updates().next()
+    expect(first!.nodes[0]!.node.answers.map(({ ending }) => ending)).toEqual([
+      'left_out',
+      'left_out',
+      'last_turn',
+      'last_turn',
+    ])
+    expect(first!.nodes[0]!.node.answers[1]!.reason).toContain('the judge is away')
+    expect(first!.metrics).toMatchObject({ 'reward/failures': 1, 'turn_1/left_out': 0.5, 'agent_0/optim_steps': 1 })
+    expect(first!.notices.find(({ code }) => code === 'reward_failure')?.message).toContain('the judge is away')
   })
 
   it('stops after so many failures in a row, and says what the first was', async () => {
@@ -218,6 +246,7 @@ describe('bad input', () => {
     expect(() => toyTrainer({ config: { numGeneration: 4 } as object })).toThrow(
       /no option "numGeneration": did you mean "numGenerations"/,
     )
+    expect(() => toyTrainer({ config: { learningRate: 3 } as object })).toThrow(/did you mean "agentLearningRate"/)
     expect(() => toyTrainer({ config: { num_turns: 2 } as object })).toThrow(/did you mean "numTurns"/)
     expect(() => toyTrainer({ config: { earlyTermination: { treshold: 1 } } as object })).toThrow(
       /did you mean "threshold"/,

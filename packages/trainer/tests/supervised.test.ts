@@ -291,12 +291,20 @@ describe('trainSupervised', () => {
 
   it.each<[string, object, RegExp]>([
     ['an unknown key', { learnRate: 1 }, /no option "learnRate": did you mean "learningRate"/],
+    ['no learning rate', { learningRate: undefined }, /trainSupervised\.learningRate is missing: expected number$/],
     ['no rows', { dataset: [] }, /at least one row/],
     ['no held-out rows', { evalDataset: [] }, /at least one row/],
     ['a schedule without an end', { dataset: { async *[Symbol.asyncIterator]() {} } }, /needs the length of the run/],
     ['an unknown mode', { trainOn: 'everything' }, /trainOn/],
   ])('refuses %s', (_, part, message) => {
     expect(() => setup(part)).toThrow(message)
+  })
+
+  it('shows the shapes of rows to whoever has another one', async () => {
+    const { trainer } = setup({ dataset: [{ prompt: 'a', completion: 'b' }] as never })
+    await expect(trainer.train()).rejects.toThrow(
+      /row 0: expected a list of messages, {messages}, or {tokens, weights}, got {prompt, completion}/,
+    )
   })
 
   it('takes rows as they come', async () => {

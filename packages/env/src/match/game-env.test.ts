@@ -77,6 +77,16 @@ describe('GameEnv', () => {
     await expect(playEnv(env, scripted(['[1]']))).rejects.toThrow(/opponent in seat 1 failed \(crash\)/)
   })
 
+  it('lets a substitute move for an opponent whose move is not legal, and counts it', async () => {
+    const opponents = { 1: scripted(['I resign.', '[5]', '[6]']) }
+    const env = new GameEnv(ticTacToe, { seat: 0, opponents, substitute: scripted(['[4]']), seed })
+    const episode = await playEnv(env, scripted(['[1]', '[2]', '[3]']))
+    expect(episode.reward).toBe(1)
+    expect(episode.turns.map(({ metrics }) => metrics)).toEqual([{ substituted_moves: 1 }, {}, {}])
+    const crash = new GameEnv(ticTacToe, { seat: 0, opponents: { 1: scripted([]) }, substitute: randomMoves(), seed })
+    await expect(playEnv(crash, scripted(['[1]']))).rejects.toThrow(/opponent in seat 1 failed \(crash\)/)
+  })
+
   it('refuses seats that do not fit', () => {
     const make = (options: Partial<GameEnvOptions>) => () =>
       new GameEnv(ticTacToe, { seat: 0, opponents: {}, seed, ...options })

@@ -8,7 +8,7 @@ import type { MessagePolicy } from '../policies/policy.js'
 import { Random, deriveSeed } from '../random.js'
 import type { CallOptions } from '../types.js'
 import { playerViewOf, type Game } from './game.js'
-import { Seat } from './seat.js'
+import { Seat, type SeatAnswer } from './seat.js'
 
 const optionsSchema = z.strictObject({
   seat: z.int().min(0),
@@ -28,11 +28,16 @@ export interface GameEnvOptions {
   readonly illegalMoveReward?: number
   /** Most seconds for one move of an opponent; null is no limit. Default 300. */
   readonly opponentTimeoutSeconds?: number | null
+  /**
+   * Who moves in place of an opponent whose move is not legal, such as a model that is still learning the game. It is told where the game
+   * stands, not what was said before. Such moves are counted in the metric `substituted_moves`. Default: nobody.
+   */
+  readonly substitute?: MessagePolicy
 }
 
 /**
  * A game seen from one seat, the others being played by policies. The reward is the seat's score. An opponent that fails is a
- * failure of the environment, and no result for the seat.
+ * failure of the environment, and no result for the seat; one whose move is not legal may have a `substitute`.
  */
 export class GameEnv<State, Move> implements MessageEnv {
   readonly game: Game<State, Move>
@@ -40,10 +45,12 @@ export class GameEnv<State, Move> implements MessageEnv {
   readonly illegalMoveReward: number
   readonly metricReducers: MetricReducers = { illegal_move: 'rate' }
   readonly #opponents = new Map<number, Seat<State, Move>>()
+  readonly #substitutes = new Map<number, Seat<State, Move>>()
+  #substituted = 0
   readonly #random: Random
   #state: State
 
-  constructor(game: Game<State, Move>, { opponents, ...rest }: GameEnvOptions) {
+  constructor(game: Game<State, Move>, { opponents, substitute, ...rest }: GameEnvOptions) {
     const { seat, seed, illegalMoveReward, opponentTimeoutSeconds } = parseOptions(optionsSchema, rest, 'GameEnv')
     if (seat >= game.seats.length)
       throw new EnvInputError(`GameEnv: ${game.name} has seats 0 to ${game.seats.length - 1}, got ${seat}`)
@@ -51,15 +58,11 @@ export class GameEnv<State, Move> implements MessageEnv {
       const policy = opponents[index]
       if (index === seat) return
       if (!policy) throw new EnvInputError(`GameEnv: nobody plays seat ${index} (${name}); add it to opponents`)
-      const own = deriveSeed(seed, 'seat', index)
-      const options = {
-        seat: index,
-        policy,
-        seed: own,
-        turnTimeoutSeconds: opponentTimeoutSeconds,
-        illegalMoveRetries: 0,
-      }
-      this.#opponents.set(index, new Seat(game, options))
+      const common = { seat: index, turnTimeoutSeconds: opponentTimeoutSeconds, illegalMoveRetries: 0 }
+      this.#opponents.set(index, new Seat(game, { ...common, policy, seed: deriveSeed(seed, 'seat', index) }))
+      if (!substitute) return
+      const own = deriveSeed(seed, 'substitute', index)
+      this.#substitutes.set(index, new Seat(game, { ...common, policy: substitute, seed: own }))
     })
     this.game = game
     this.seat = seat
@@ -88,12 +91,14 @@ export class GameEnv<State, Move> implements MessageEnv {
     this.#state = this.game.apply(this.#state, moves.set(this.seat, move), this.#random)
     await this.#advance(signal)
     const score = this.#score()
+    const metrics = this.#substituted > 0 ? { substituted_moves: this.#substituted } : {}
+    this.#substituted = 0
     if (score !== null) {
       const told = this.game.outcome?.(this.#state, this.seat)
-      return { reward: score, episodeDone: true, nextMessages: told === undefined ? [] : [user(told)] }
+      return { reward: score, episodeDone: true, nextMessages: told === undefined ? [] : [user(told)], metrics }
     }
     const nextMessages = [user(this.game.observe(this.#state, this.seat))]
-    return { reward: 0, episodeDone: false, nextMessages }
+    return { reward: 0, episodeDone: false, nextMessages, metrics }
   }
 
   playerView(): PlayerView {
@@ -113,7 +118,7 @@ export class GameEnv<State, Move> implements MessageEnv {
   async #opponentMoves(signal: AbortSignal): Promise<Map<number, Move>> {
     const acting = this.game.toAct(this.#state).filter((seat) => seat !== this.seat)
     const moves = new Map<number, Move>()
-    const answers = await Promise.all(acting.map((index) => this.#opponents.get(index)!.act(this.#state, signal)))
+    const answers = await Promise.all(acting.map((index) => this.#answer(index, signal)))
     answers.forEach((answer, k) => {
       if ('fault' in answer)
         throw new EnvContractError(
@@ -125,5 +130,13 @@ export class GameEnv<State, Move> implements MessageEnv {
       moves.set(acting[k]!, answer.move)
     })
     return moves
+  }
+
+  async #answer(seat: number, signal: AbortSignal): Promise<SeatAnswer<Move>> {
+    const answer = await this.#opponents.get(seat)!.act(this.#state, signal)
+    const substitute = this.#substitutes.get(seat)
+    if (!substitute || !('fault' in answer) || answer.fault.kind !== 'illegal_move') return answer
+    this.#substituted++
+    return substitute.act(this.#state, signal)
   }
 }

@@ -7,7 +7,7 @@ import type { MessagePolicy } from '../policies/policy.js'
 import { deriveSeed } from '../random.js'
 import type { Trajectory, Transition } from '../types.js'
 import type { Game } from './game.js'
-import { playMatch, type MatchOptions, type MatchResult, type SeatResult } from './play-match.js'
+import { checkMatch, playMatch, type MatchOptions, type MatchResult, type SeatResult } from './play-match.js'
 
 export interface MatchesOptions extends MatchOptions {
   readonly matches: number
@@ -23,8 +23,10 @@ export interface MatchesOptions extends MatchOptions {
 export async function playMatches<State, Move>(
   game: Game<State, Move>,
   policies: readonly MessagePolicy[],
-  { matches, concurrency = 64, signal = neverAborted, seed, ...options }: MatchesOptions,
+  given: MatchesOptions,
 ): Promise<MatchResult[]> {
+  checkMatch('playMatches', given)
+  const { matches, concurrency = 64, signal = neverAborted, seed, ...options } = given
   for (const [name, value] of Object.entries({ matches, concurrency }))
     if (!Number.isInteger(value) || value < 1)
       throw new EnvInputError(`${name}: expected an integer of at least 1, got ${value}`)

@@ -138,7 +138,7 @@ describe('a match', () => {
   })
 
   it('refuses what cannot be played', async () => {
-    await expect(playMatch(ticTacToe, [randomMoves()], { seed })).rejects.toThrow(/2 seats, got 1/)
+    await expect(playMatch(ticTacToe, [randomMoves()], { seed })).rejects.toThrow(/2 seats .* got 1/)
     const wrong = { seed, maxTurn: 3 } as MatchOptions
     await expect(playMatch(ticTacToe, [randomMoves(), randomMoves()], wrong)).rejects.toThrow(/"maxTurns"/)
   })
@@ -365,6 +365,16 @@ describe('matches for training', () => {
     const unended = modelPolicy({ renderer, sample: scriptedSampler(renderer, [{ text: '[5]', end: 'none' }]) })
     const malformed = await playMatch(ticTacToe, [unended, randomMoves()], { seed })
     expect(malformed.seats[0]!.verdict).toMatchObject({ kind: 'illegal_move', code: 'malformed' })
+  })
+
+  it('says what is missing where there are no options or no policies', async () => {
+    const policies = [randomMoves(), randomMoves()]
+    await expect(playMatch(ticTacToe, policies, undefined as never)).rejects.toThrow(
+      'such as { seed: 1 }, got undefined',
+    )
+    await expect(playMatches(ticTacToe, policies, undefined as never)).rejects.toThrow('playMatches: expected options')
+    await expect(playMatch(ticTacToe, policies, {} as never)).rejects.toThrow('playMatch.seed is missing')
+    await expect(playMatch(ticTacToe, undefined as never, { seed })).rejects.toThrow('needs a policy for each')
   })
 
   it('ends all when aborted', async () => {

@@ -79,10 +79,13 @@ export async function playMatch<State, Move>(
   policies: readonly MessagePolicy[],
   options: MatchOptions,
 ): Promise<MatchResult> {
+  checkMatch('playMatch', options)
   const { signal = neverAborted, onFault, ...rest } = options
   const rules = parseOptions(optionsSchema, rest, 'playMatch')
-  if (policies.length !== game.seats.length)
-    throw new EnvInputError(`${game.name} has ${game.seats.length} seats, got ${policies.length} policies`)
+  if (!Array.isArray(policies) || policies.length !== game.seats.length)
+    throw new EnvInputError(
+      `${game.name} has ${game.seats.length} seats and needs a policy for each, got ${Array.isArray(policies) ? policies.length : typeof policies}`,
+    )
   signal.throwIfAborted()
   const seats = policies.map((policy, seat) => {
     const { turnTimeoutSeconds, illegalMoveRetries } = rules
@@ -95,6 +98,12 @@ export async function playMatch<State, Move>(
     })
   })
   return new Referee(game, seats, { ...rules, onFault }, signal).run()
+}
+
+/** @throws EnvInputError where there are no options: a match has no default seed */
+export function checkMatch(what: string, options: unknown): void {
+  if (typeof options === 'object' && options !== null) return
+  throw new EnvInputError(`${what}: expected options with a seed, such as { seed: 1 }, got ${String(options)}`)
 }
 
 interface Rules extends z.output<typeof optionsSchema> {

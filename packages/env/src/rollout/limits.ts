@@ -1,4 +1,6 @@
+import { nearest } from '@selfplay/renderers'
 import { z } from 'zod'
+import { EnvInputError } from '../errors.js'
 import { parseOptions } from '../options.js'
 import type { Env } from '../types.js'
 
@@ -32,6 +34,16 @@ export interface RolloutLimits {
   readonly sampleTimeoutSeconds: number | null
   /** Limit of one call of the environment's code. Passing it is a failure with code `env_timeout`. Default 300. */
   readonly envTimeoutSeconds: number | null
+}
+
+/** @throws EnvInputError for an option that is a limit, and stands beside `limits` instead of in it */
+export function refuseLimits(what: string, options: object, known: readonly string[]): void {
+  for (const key of Object.keys(options)) {
+    if (known.includes(key) || nearest(key, known) !== undefined) continue
+    const limit = nearest(key, Object.keys(rolloutLimitsSchema.shape))
+    if (limit === undefined) continue
+    throw new EnvInputError(`${what} has no option "${key}": did you mean limits: { ${limit} }?`, { key, limit })
+  }
 }
 
 /** @throws EnvInputError */

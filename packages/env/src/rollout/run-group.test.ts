@@ -85,6 +85,7 @@ describe('a group', () => {
   it('refuses settings that cannot be used', () => {
     const run = (options: object) => () => runGroup(builder(1).built, { sample, ...options })
     expect(run({ concurrency: 0 })).toThrow(/concurrency/)
+    expect(run({ maxTurn: 2 })).toThrow(/runGroup has no option "maxTurn": did you mean limits: { maxTurns }\?/)
     expect(run({ concurency: 2 })).toThrow(/runGroup has no option "concurency".*concurrency/)
     expect(() => groupOf(() => env(0), { size: 2, tag: ['x'] } as never)).toThrow(/groupOf has no option "tag".*tags/)
     expect(run({ rewardTimeoutSeconds: 0 })).toThrow(/rewardTimeoutSeconds/)
@@ -252,6 +253,13 @@ describe('group rewards (check 41)', () => {
     expect(group.members).toHaveLength(63)
     expect(group.excluded).toMatchObject([{ slot: 17, reason: 'TypeError: no answer' }])
     expect(summarizeGroups([group])).toMatchObject({ rollouts_excluded: 1, total_episodes: 63 })
+  })
+
+  it('shows the shape of a reward to whoever returns numbers', async () => {
+    const numbers = groupOf(() => env(0), { size: 2, computeGroupRewards: (() => [1, 2]) as never })
+    await expect(
+      runGroup(numbers, { sample: () => ({ tokens: Int32Array.of(0), stopReason: 'stop' }) }),
+    ).rejects.toThrow('is 1; expected { reward: 1 }')
   })
 
   it('null leaves a member out', async () => {

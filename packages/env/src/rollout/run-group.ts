@@ -9,7 +9,7 @@ import { mergeReducers, type MetricReducers } from '../metrics.js'
 import type { Sampler } from '../sampler.js'
 import { totalReward, type Env } from '../types.js'
 import { across, failureOf, type RolloutFailure } from './failure.js'
-import { limitsFor, parseLimits, type RolloutLimits } from './limits.js'
+import { limitsFor, parseLimits, refuseLimits, type RolloutLimits } from './limits.js'
 import { OpenEnvs } from './open-envs.js'
 import { runMembers, type Slot } from './run-members.js'
 import { floorOf, parseStrategy, type Strategy } from './strategy.js'
@@ -84,6 +84,7 @@ export function runSettings(options: GroupRunOptions): RunSettings {
  *   environments are closed
  */
 export function runGroup(builder: EnvGroupBuilder, options: GroupRunOptions): Promise<TrajectoryGroup> {
+  refuseLimits('runGroup', options, groupRunNames)
   checkNames(options)
   return runGroupWith(builder, runSettings(options), options.seed, options.signal ?? neverAborted)
 }
@@ -211,6 +212,11 @@ function checkRewards(rewards: readonly GroupReward[], expected: number): void {
     )
   rewards.forEach((given: GroupReward, k) => {
     const reward: unknown = given?.reward
+    if (typeof given === 'number')
+      throw new GroupRewardError(
+        `computeGroupRewards: reward ${k} is ${given as number}; expected { reward: ${given as number} }`,
+        { index: k },
+      )
     if (reward !== null && !Number.isFinite(reward))
       throw new GroupRewardError(
         `computeGroupRewards: reward ${k} is ${typeof reward === 'number' ? reward : typeof reward}; expected a finite number, or null to leave the member out`,

@@ -5,6 +5,7 @@ import type { EnvGroupBuilder, TrajectoryGroup } from '../group.js'
 import { Limiter } from '../limiter.js'
 import { deriveSeed } from '../random.js'
 import type { FailureGuard } from './failure-guard.js'
+import { refuseLimits } from './limits.js'
 import { groupRunNames, runGroupWith, runSettings, type GroupRunOptions } from './run-group.js'
 
 export interface GroupsRunOptions extends GroupRunOptions {
@@ -25,6 +26,7 @@ export async function runGroups(
   builders: readonly EnvGroupBuilder[],
   options: GroupsRunOptions,
 ): Promise<TrajectoryGroup[]> {
+  refuseLimits('runGroups', options, [...groupRunNames, 'guard'])
   checkNames(options)
   const { guard, seed, signal = neverAborted } = options
   signal.throwIfAborted()

@@ -24,11 +24,13 @@ export const whole: Parser<number> = (text) => {
 }
 
 /** A finite number greater than 0. */
-export const positive: Parser<number> = (text) => {
-  const value = number(text)
-  if (Number.isFinite(value) && value > 0) return value
-  throw new InvalidArgumentError('Expected a number greater than 0, such as 5e-5.')
-}
+export const positive =
+  (example: string): Parser<number> =>
+  (text) => {
+    const value = number(text)
+    if (Number.isFinite(value) && value > 0) return value
+    throw new InvalidArgumentError(`Expected a number greater than 0, such as ${example}.`)
+  }
 
 /** Text that is not empty. */
 export const someText: Parser<string> = (text) => {

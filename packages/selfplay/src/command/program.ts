@@ -94,7 +94,7 @@ function addTrain(program: Command, actions: Actions, screen: Screen): void {
       wholeFrom(1),
     )
     .option('--prompts-per-update <n>', 'prompts answered for one update', wholeFrom(1))
-    .option('--generations <n>', 'answers of each agent to each prompt', wholeFrom(1))
+    .option('--generations <n>', 'answers of each agent to each prompt; they are compared, so at least 2', wholeFrom(2))
     .addOption(
       new Option(
         '--joint-mode <name>',
@@ -102,8 +102,8 @@ function addTrain(program: Command, actions: Actions, screen: Screen): void {
       ).choices(JOINT_MODES),
     )
     .option('--max-new-tokens <n>', 'longest answer, in tokens', wholeFrom(1))
-    .option('--temperature <t>', 'of sampling, above 0', positive)
-    .option('--learning-rate <rate>', 'of AdamW, where the schedule begins', positive)
+    .option('--temperature <t>', 'of sampling, above 0', positive('1'))
+    .option('--learning-rate <rate>', 'of AdamW, where the schedule begins', positive('5e-5'))
     .addOption(
       new Option(
         '--learning-rate-schedule <name>',

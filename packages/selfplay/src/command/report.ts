@@ -98,13 +98,14 @@ export interface ReportOptions {
 /** What was learnt and where it is: the lines after the last update. */
 export async function writeReport({ plan, before, after, screen, cwd }: ReportOptions): Promise<void> {
   const { task, settings, directory } = plan
-  const rewards = (await readRows(join(directory, 'metrics.jsonl'))).map((row) => row['turn_1/raw_reward_mean'])
-  const curve = rewardCurve(
-    rewards.map((reward) => reward ?? Number.NaN),
-    { width: screen.width },
-  )
-  const turn = (task.config?.numTurns ?? 1) > 1 ? ' (turn 1)' : ''
-  screen.write(`\nmean reward of each update${turn}\n${curve}\n`)
+  const updates = await readRows(join(directory, 'metrics.jsonl'))
+  const numTurns = task.config?.numTurns ?? 1
+  for (let turn = 1; turn <= numTurns; turn++) {
+    const rewards = updates.map((row) => row[`turn_${turn}/raw_reward_mean`] ?? Number.NaN)
+    const of = numTurns > 1 ? `, turn ${turn}` : ''
+    screen.write(`\nmean reward of each update${of}\n${rewardCurve(rewards, { width: screen.width })}`)
+  }
+  screen.write('\n')
   screen.write(describeUnseen(await readRows(join(directory, 'evaluations.jsonl')), plan, screen))
   screen.write(verbatim(screen, 'before', describeAnswers(before, plan, screen)))
   screen.write(verbatim(screen, 'after', describeAnswers(after, plan, screen)))

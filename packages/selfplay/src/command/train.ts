@@ -182,18 +182,14 @@ async function trainAgents(parts: RunParts, context: TrainContext): Promise<void
   }
 }
 
-function stepOf(
-  { step, totalSteps, rewardMean, turnRewardMeans, metrics, etaSeconds, isLogged }: MAGRPOUpdate,
-  agents: number,
-) {
+function stepOf({ step, totalSteps, turnRewardMeans, metrics, etaSeconds, isLogged }: MAGRPOUpdate, agents: number) {
   const norms = Array.from({ length: agents }, (_, agent) => metrics[`agent_${agent}/grad_norm`]).filter(
     (norm) => norm !== undefined,
   )
   return {
     step,
     total: totalSteps,
-    turns: turnRewardMeans.length,
-    reward: rewardMean,
+    rewards: turnRewardMeans,
     gradient: norms.length === 0 ? undefined : mean(norms),
     tokensPerSecond: metrics['perf/tokens_per_second'] ?? Number.NaN,
     etaSeconds,

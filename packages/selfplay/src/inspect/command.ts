@@ -2,7 +2,7 @@ import { Argument, Option, type Command } from 'commander'
 import { someText, wholeFrom } from '../command/parse.js'
 
 export interface InspectOptions {
-  /** From 1; default: the newest. */
+  /** From 1; default: the newest, or the newest that has `prompt`. */
   readonly update?: number
   /** Index in the data set, from 1; default: all of the update. */
   readonly prompt?: number
@@ -20,7 +20,11 @@ export function addInspect(program: Command, inspect: (run: string, options: Ins
     .command('inspect')
     .description('show the answers of an update as trees: rewards, returns, advantages, and what ended')
     .addArgument(new Argument('<run>', 'the run folder').argParser(someText))
-    .option('--update <n>', 'which update, counted from 1 (default: the newest; with --find: all)', wholeFrom(1))
+    .option(
+      '--update <n>',
+      'which update, counted from 1 (default: the newest that has the prompt; with --find: all)',
+      wholeFrom(1),
+    )
     .option(
       '--prompt <n>',
       'only this prompt of the data set, counted from 1 (default: all of the update)',

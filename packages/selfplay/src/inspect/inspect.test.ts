@@ -138,6 +138,8 @@ describe('selfplay inspect', () => {
       { screen, full: false, all: false },
     )
     expect(text).toContain('1 (A1 B2)  reward 1.00  processed 2.00')
+    const diagonal = node({ step: 1 }, [answer(0, 1), answer(1, 1, { generations: [0, 1] })])
+    expect(treeText([diagonal], { screen, full: false, all: false })).toContain('1 (A1 B1)  reward')
     expect(text).toContain('expected A 0.10 B 0.40')
   })
 
@@ -150,10 +152,31 @@ describe('selfplay inspect', () => {
     expect(await readUpdate(torn, undefined)).toMatchObject({ step: 2, summary: { first: 2, last: 2, nodes: 1 } })
   })
 
+  it('takes a line as it was written, with characters that end lines elsewhere', async () => {
+    const odd = node({ step: 1 }, [answer(0, 1, { reason: 'a\u2028b\u2029c\u0085d' })])
+    const directory = await run('odd', magrpo, [odd, root(2)])
+    expect((await readUpdate(directory, 1)).records).toEqual([odd])
+  })
+
+  it('takes the newest update that has the prompt', async () => {
+    const other = node({ step: 1, row: 4 }, [answer(0, 0.1)])
+    const directory = await run('prompts', magrpo, [root(1), other, root(2), root(3)])
+    expect(await readUpdate(directory, undefined, { row: 4 })).toMatchObject({ step: 1, records: [root(1), other] })
+    expect(await readUpdate(directory, undefined, { row: 0 })).toMatchObject({ step: 3, records: [root(3)] })
+    expect((await call('prompts', '--prompt', '5')).out).toContain('update    1 (the newest is 3): 1 prompt')
+    expect(await call('prompts', '--prompt', '9')).toMatchObject({
+      code: 2,
+      err: expect.stringMatching(/no update has/) as string,
+    })
+    expect((await call('prompts', '--update', '2', '--prompt', '5')).err).toContain(
+      'update 2 has no prompt 5: it has 1.',
+    )
+  })
+
   it('says what is wrong with a folder', async () => {
     const cases: [string, number | undefined, RegExp][] = [
       [join(folder, 'nothing'), undefined, /holds no run/],
-      [await run('rl', { ...magrpo, trainer: 'rl' }, []), undefined, /run of "rl"/],
+      [await run('rl', { ...magrpo, trainer: 'rl' }, []), undefined, /run of "rl".*reports: open the HTML/],
       [await run('newer', { ...magrpo, formatVersion: 9 }, []), undefined, /layout version 9/],
       [await run('empty', magrpo, []), undefined, /no update has finished/],
       [await run('some', magrpo, [root(1), root(2)]), 7, /from 1 to 2/],
@@ -288,6 +311,7 @@ describe('selfplay inspect', () => {
     expect(await call('tales', '--find', 'dragon', '--update', '7')).toMatchObject({ code: 1 })
     expect(await call('tales', '--find', 'dragon', '--full')).toMatchObject({ code: 2 })
     expect(await call('tales', '--find', ' ')).toMatchObject({ code: 2 })
+    expect((await call('tales', '--find', '('.repeat(100_000))).err).toMatch(/at most 1000 characters, got 100000/)
   })
 
   it('--find lists the newest of many nodes, and all of them when asked', async () => {

@@ -1,5 +1,5 @@
 import { RunFolderError, parseRecord, type RolloutRecord } from '@selfplay/trainer'
-import { rolloutFile, scanRollouts, type FileSummary, type RolloutFile } from './rollout-file.js'
+import { rolloutFile, scanRollouts, type FileSummary, type NodePlace, type RolloutFile } from './rollout-file.js'
 
 /** The nodes of one update of a run. */
 export interface UpdateRollouts {
@@ -14,25 +14,31 @@ export interface UpdateRollouts {
 /**
  * Reads the rollouts of one update of a run folder, line by line.
  *
- * @param update from 1; undefined: the newest.
+ * @param update from 1; undefined: the newest, or the newest that has `row`.
  * @throws RunFolderError when the folder holds no run, or one without trees, rollouts or that update.
  */
 export async function readUpdate(
   directory: string,
   update: number | undefined,
-  { signal }: { readonly signal?: AbortSignal } = {},
+  { row, signal }: { readonly row?: number | undefined; readonly signal?: AbortSignal | undefined } = {},
 ): Promise<UpdateRollouts> {
   const file = await rolloutFile(directory)
   let lines: string[] = []
+  /** The newest update that is wanted, and its lines. */
+  let found: { readonly step: number; readonly lines: readonly string[] } | undefined
   let newest: number | undefined
-  const visit = (line: string, { step }: { readonly step: number }) => {
-    if (update === undefined && step !== newest) lines = []
-    newest = step
-    if (step === (update ?? step)) lines.push(line)
+  const visit = (line: string, place: NodePlace) => {
+    if (place.step !== newest) lines = []
+    newest = place.step
+    lines.push(line)
+    const wanted =
+      update === undefined ? row === undefined || place.row === row || found?.step === newest : update === newest
+    if (wanted) found = { step: newest, lines }
   }
   const summary = await scanRollouts(file, visit, signal)
-  if (lines.length === 0) throw noUpdate(file, update!, summary)
-  return { file, summary, step: update ?? summary.last, records: lines.map((line) => parseRecord(line)) }
+  if (!found && update !== undefined) throw noUpdate(file, update, summary)
+  const { step, lines: own } = found ?? { step: summary.last, lines }
+  return { file, summary, step, records: own.map((line) => parseRecord(line)) }
 }
 
 /** That an update is not in the file, and which are. */

@@ -1,7 +1,6 @@
 import { createReadStream } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { RUN_FORMAT, RunFolderError, parseRecord, type RolloutRecord } from '@selfplay/trainer'
 
 /** Trainers whose runs are trees of joint answers. */
@@ -55,8 +54,10 @@ async function trainerOf(directory: string): Promise<string> {
     )
   }
   if (TREES.has(config.trainer)) return String(config.trainer)
+  const reports =
+    config.trainer === 'rl' ? `. Its episodes are in ${join(directory, 'reports')}: open the HTML pages` : ''
   throw new RunFolderError(
-    `${directory} is a run of "${String(config.trainer)}": only runs of ${[...TREES].join(', ')} are trees of joint answers`,
+    `${directory} is a run of "${String(config.trainer)}": only runs of ${[...TREES].join(', ')} are trees of joint answers${reports}`,
     { trainer: config.trainer },
   )
 }
@@ -67,6 +68,18 @@ const PLACE = /^\{"formatVersion":\d+,"step":(\d+),"epoch":\d+,"envStep":\d+,"ro
 function placeOf(line: string): NodePlace {
   const near = PLACE.exec(line)
   return near ? { step: Number(near[1]), row: Number(near[2]), turn: Number(near[3]) } : parseRecord(line)
+}
+
+/** Whole lines, as they were written: JSON may hold other characters that end lines elsewhere, such as U+2028. */
+async function* linesOf(input: AsyncIterable<string>): AsyncGenerator<string> {
+  let rest = ''
+  for await (const chunk of input) {
+    rest += chunk
+    if (!chunk.includes('\n')) continue
+    const lines = rest.split('\n')
+    rest = lines.pop()!
+    yield* lines
+  }
 }
 
 /**
@@ -85,7 +98,7 @@ export async function scanRollouts(
   let [nodes, turns] = [0, 0]
   let first: number | undefined
   let last: number | undefined
-  for await (const line of createInterface({ input, crlfDelay: Infinity })) {
+  for await (const line of linesOf(input)) {
     if (!line.endsWith('}')) continue
     const place = placeOf(line)
     first ??= place.step

@@ -33,14 +33,19 @@ async function showUpdate(
   { update, prompt, full, all }: InspectOptions,
   { screen, signal }: InspectPlace,
 ): Promise<void> {
-  const { file, summary, step, records } = await readUpdate(directory, update, signal ? { signal } : {})
+  const { file, summary, step, records } = await readUpdate(directory, update, {
+    row: prompt === undefined ? undefined : prompt - 1,
+    signal,
+  })
   const rows = [...new Set(records.map(({ row }) => row))]
   const chosen = prompt === undefined ? rows : rows.filter((row) => row === prompt - 1)
   if (chosen.length === 0) {
-    throw new UsageError(
-      `update ${step} has no prompt ${prompt}: it has ${rows.map((row) => row + 1).join(', ')}. Choose one of them`,
-      { prompt, known: rows.map((row) => row + 1) },
-    )
+    const which =
+      update === undefined ? `no update has prompt ${prompt}; the newest` : `update ${step} has no prompt ${prompt}: it`
+    throw new UsageError(`${which} has ${rows.map((row) => row + 1).join(', ')}. Choose one of them`, {
+      prompt,
+      known: rows.map((row) => row + 1),
+    })
   }
   const nodes = records.filter(({ row }) => chosen.includes(row))
   const answers = nodes.reduce((sum, node) => sum + node.answers.length, 0)
@@ -70,6 +75,9 @@ function describeFile(directory: string, file: RolloutFile, summary: FileSummary
   return labelled(screen, 'run', `${directory} (${file.trainer})`) + labelled(screen, 'holds', holds)
 }
 
+/** Characters that can be looked for. */
+const LONGEST = 1000
+
 /** Nodes that are listed; the newest ones. */
 const LISTED = 20
 
@@ -81,6 +89,10 @@ async function showFound(
   { screen, signal }: InspectPlace,
 ): Promise<void> {
   if (full) throw new UsageError('--find lists nodes, and --full shows texts of one update: leave one of them out')
+  if (text.length > LONGEST)
+    throw new UsageError(
+      `--find takes a text of at most ${LONGEST} characters, got ${text.length}: a part of it will do`,
+    )
   const row = prompt === undefined ? undefined : prompt - 1
   const { file, summary, nodes } = await findText(directory, text, { update, row, signal })
   screen.write(describeFile(directory, file, summary, screen))

@@ -93,7 +93,7 @@ function answerLines(record: RolloutRecord, j: number, options: TreeTextOptions,
     ...(record.expected ? [`expected ${perAgent(generations.map((k, agent) => record.expected![agent]?.[k]))}`] : []),
   ]
   const end = endText(ending, reason)
-  const crossed = new Set(generations).size > 1
+  const crossed = record.answers.some((answer) => new Set(answer.generations).size > 1)
   const which = crossed ? ` (${generations.map((k, agent) => `${letter(agent)}${k + 1}`).join(' ')})` : ''
   const texts = record.roles
     ? record.roles.texts.map((list) => list[generations[0]!]!)

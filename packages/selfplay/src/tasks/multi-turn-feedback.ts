@@ -21,7 +21,9 @@ const lengthFeedback: ExternalTransition<TaskRow> = ({ prompt, agentCompletions 
 export const multiTurnFeedback: TrainTask = {
   ...lengthRatio,
   name: 'multi-turn-feedback',
-  summary: 'the same over two turns: both agents are told the lengths of their answers, then answer again',
+  summary:
+    'agent B learns to write 2 to 3 times as many characters as agent A over two turns: both are told the lengths of their ' +
+    'answers, then answer again',
   rewardFunc: lengthRatioReward({ targetMin: 2, targetMax: 3, emptyFirst: 'countAsOne' }),
   externalTransition: lengthFeedback,
   config: { numTurns: 2 },

@@ -7,10 +7,8 @@ export interface ProgressStep {
   readonly step: number
   /** Null: unknown. */
   readonly total: number | null
-  /** Turns that the run may have: with several, the line says that its reward is the first turn's. */
-  readonly turns: number
-  /** Mean reward of this update's first turn; NaN when it had none. */
-  readonly reward: number
+  /** Mean reward of each turn of this update; NaN for one without rewards. */
+  readonly rewards: readonly number[]
   /** Norm of the gradient, mean over agents; undefined when no agent took a step. */
   readonly gradient: number | undefined
   readonly tokensPerSecond: number
@@ -23,19 +21,21 @@ export interface ProgressStep {
 const WINDOW = 10
 const BAR = { most: 28, least: 6 } as const
 
-/** What the line says a reward is: its mean over so many updates. */
+/** What the line says the rewards are: of each turn, the mean over the last updates that have one. */
 export interface ShownReward {
-  readonly mean: number
+  readonly means: readonly number[]
+  /** Updates behind the first turn's mean. */
   readonly updates: number
 }
 
 /** The line of one update; in a live terminal with a bar, within `width` columns. */
 export function progressLine(state: ProgressStep, reward: ShownReward, width: number, bar: boolean): string {
-  const { step, total, turns, gradient, tokensPerSecond, etaSeconds } = state
+  const { step, total, gradient, tokensPerSecond, etaSeconds } = state
   const digits = total === null ? 1 : String(total).length
   const place = `  update ${String(step).padStart(digits)}${total === null ? '' : `/${total}`}`
   const window = reward.updates === 0 ? '' : ` (mean of ${reward.updates})`
-  const head = `${place}  ${turns > 1 ? 'turn 1 ' : ''}reward ${fixed(reward.mean)}${window}`
+  const values = reward.means.map(fixed).join(' -> ')
+  const head = `${place}  ${reward.means.length > 1 ? 'rewards' : 'reward'} ${values}${window}`
   const left = `${duration(etaSeconds)} left`
   const speed = `${short(tokensPerSecond)} tok/s`
   if (!bar) return [head, `gradient ${gradient === undefined ? '-' : magnitude(gradient)}`, speed, left].join('  ')
@@ -57,7 +57,8 @@ function barOf(share: number, length: number): string {
 export class Progress {
   private readonly screen: Screen
   private readonly now: () => number
-  private rewards: number[] = []
+  /** The last known rewards of each turn, [turn][update]. */
+  private rewards: (readonly number[])[] = []
   private latest: { readonly step: ProgressStep; readonly at: number } | undefined
   private timer: NodeJS.Timeout | undefined
 
@@ -68,7 +69,9 @@ export class Progress {
   }
 
   update(step: ProgressStep): void {
-    if (Number.isFinite(step.reward)) this.rewards = [...this.rewards, step.reward].slice(-WINDOW)
+    this.rewards = step.rewards.map((reward, turn) =>
+      [...(this.rewards[turn] ?? []), ...(Number.isFinite(reward) ? [reward] : [])].slice(-WINDOW),
+    )
     this.latest = { step, at: this.now() }
     if (!this.screen.live) {
       if (step.isLogged) this.screen.write(`${progressLine(step, this.reward, this.screen.width, false)}\n`)
@@ -98,8 +101,8 @@ export class Progress {
   }
 
   private get reward(): ShownReward {
-    const updates = this.rewards.length
-    return { mean: updates === 0 ? Number.NaN : mean(this.rewards), updates }
+    const means = this.rewards.map((values) => (values.length === 0 ? Number.NaN : mean(values)))
+    return { means, updates: this.rewards[0]?.length ?? 0 }
   }
 
   private draw(): void {

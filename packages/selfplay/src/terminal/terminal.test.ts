@@ -141,8 +141,7 @@ describe('the reward curve', () => {
 const step: ProgressStep = {
   step: 118,
   total: 160,
-  turns: 1,
-  reward: 0.91,
+  rewards: [0.91],
   gradient: 0.84,
   tokensPerSecond: 3100,
   etaSeconds: 14,
@@ -151,7 +150,7 @@ const step: ProgressStep = {
 
 describe('the progress line', () => {
   it('has a bar in a terminal and the gradient in a file', () => {
-    const ten = { mean: 0.912, updates: 10 }
+    const ten = { means: [0.912], updates: 10 }
     expect(progressLine(step, ten, 100, true)).toBe(
       '  update 118/160  reward 0.91 (mean of 10)  #####################-------  3.1 k tok/s  0:14 left',
     )
@@ -162,18 +161,22 @@ describe('the progress line', () => {
       '  update 118/160  reward 0.91 (mean of 10)  gradient 0.84  3.1 k tok/s  0:14 left',
     )
     expect(
-      progressLine({ ...step, gradient: undefined, total: null }, { mean: Number.NaN, updates: 0 }, 80, false),
+      progressLine({ ...step, gradient: undefined, total: null }, { means: [Number.NaN], updates: 0 }, 80, false),
     ).toBe('  update 118  reward -  gradient -  3.1 k tok/s  0:14 left')
   })
 
-  it('says whose reward it shows where there are several turns', () => {
-    expect(progressLine({ ...step, turns: 2 }, { mean: 0.5, updates: 3 }, 100, false)).toContain(
-      '  turn 1 reward 0.50 (mean of 3)  ',
-    )
+  it('shows the reward of each turn where there are several', () => {
+    const screen = recorder(false)
+    const progress = new Progress(screen)
+    progress.update({ ...step, rewards: [0.5, Number.NaN] })
+    progress.update({ ...step, rewards: [0.7, 0.9] })
+    const [first, second] = screen.written().split('\n')
+    expect(first).toContain('  rewards 0.50 -> - (mean of 1)  ')
+    expect(second).toContain('  rewards 0.60 -> 0.90 (mean of 2)  ')
   })
 
   it.each([80, 60, 45, 30, 20])('fits in %i columns', (width) => {
-    const line = progressLine(step, { mean: 0.912, updates: 10 }, width, true)
+    const line = progressLine(step, { means: [0.912], updates: 10 }, width, true)
     expect(line.length).toBeLessThan(width)
     expect(line).toMatch(/^ {2}update 118\/160/)
   })
@@ -188,8 +191,8 @@ describe('progress', () => {
   it('rewrites its line in a terminal and prints above it', () => {
     const screen = recorder(true)
     const progress = new Progress(screen)
-    progress.update({ ...step, step: 1, reward: 0 })
-    progress.update({ ...step, step: 2, reward: 1 })
+    progress.update({ ...step, step: 1, rewards: [0] })
+    progress.update({ ...step, step: 2, rewards: [1] })
     progress.print('note      hello\n')
     progress.end()
     const lines = screen.written().split('\r\u001b[K')
@@ -214,7 +217,7 @@ describe('progress', () => {
   it('takes the mean of the last ten rewards, without those that are missing', () => {
     const screen = recorder(false)
     const progress = new Progress(screen)
-    for (let i = 0; i < 20; i++) progress.update({ ...step, reward: i < 10 ? 0 : i % 2 === 0 ? 1 : Number.NaN })
+    for (let i = 0; i < 20; i++) progress.update({ ...step, rewards: [i < 10 ? 0 : i % 2 === 0 ? 1 : Number.NaN] })
     // The last ten known rewards are five ones and five zeros.
     expect(screen.written().trimEnd().split('\n').at(-1)).toContain('reward 0.50 (mean of 10)')
   })

@@ -5,10 +5,12 @@ import { describeValue } from './prompts.js'
 import { answerTexts, shownPrompts } from './roles.js'
 import type { JointNode, Task } from './types.js'
 
-/** The rewards of a node, both [agent][answer]; null: left out. */
+/** The rewards of a node, [agent][answer]; null: left out. */
 export interface NodeRewards {
   readonly raw: RewardValue[][]
   readonly processed: RewardValue[][]
+  /** Why single answers could not be judged, by their index. */
+  readonly failed: ReadonlyMap<number, string>
 }
 
 export interface JudgeOptions {
@@ -37,9 +39,13 @@ export async function judgeNode<Row>(
     turn: node.turn,
     history: { prompts: node.promptHistory, responses: node.responseHistory },
   }
+  const failed = new Map<number, string>()
+  const onFailure = (answer: number, error: unknown) => {
+    failed.set(answer, `rewardFunc threw: ${String(error)} (${placeText(node)})`)
+  }
   let returned: JointRewards
   try {
-    returned = await withDeadline((inner) => task.rewardFunc(args, { signal: inner }), {
+    returned = await withDeadline((inner) => task.rewardFunc(args, { signal: inner, onFailure }), {
       seconds: timeoutSeconds,
       signal,
       what: 'rewardFunc',
@@ -51,7 +57,7 @@ export async function judgeNode<Row>(
     throw new RewardError(failure, `${message} (${placeText(node)})`, place, { cause })
   }
   const raw = readRewards(returned, node)
-  return { raw, processed: process(raw, task.rewardProcessor, node) }
+  return { raw, processed: process(raw, task.rewardProcessor, node), failed }
 }
 
 /** [agent][answer] of whatever a reward function may return; a shared list is repeated for each agent. */
@@ -76,18 +82,28 @@ function readList(list: unknown, agent: number | null, node: JointNode): RewardV
   const expected = node.answers.length
   const which = agent === null ? '' : ` for agent ${agent}`
   if (!Array.isArray(list) || list.length !== expected) {
+    const hint =
+      agent === null && (typeof list === 'number' || list === null)
+        ? ': wrap a function of one joint answer as perAnswer(rewardFunc)'
+        : ''
     throw new RewardError(
       'wrong_length',
-      `rewardFunc must return ${expected} rewards${which}, one per joint answer, got ${describeValue(list)} (${placeText(node)})`,
+      `rewardFunc must return ${expected} rewards${which}, one per joint answer, got ${describeValue(list)} (${placeText(node)})${hint}`,
       { expected, got: Array.isArray(list) ? list.length : null, ...(agent !== null && { agent }) },
     )
   }
   return Array.from(list, (value: unknown, answer) => {
     if (value === null || (typeof value === 'number' && Number.isFinite(value))) return value
+    const got = isPerAgent(value) || Array.isArray(value) ? 'rewards per agent' : describeValue(value)
+    const shape =
+      got === 'rewards per agent'
+        ? '. Rewards per agent are one object for the whole node, { perAgent: [[a0, a1, ...], [b0, b1, ...]] }: a list per agent with a ' +
+          'reward per joint answer; perAnswer makes it of a function that returns one reward per agent'
+        : ''
     throw new RewardError(
       'not_a_number',
-      `rewardFunc returned ${describeValue(value)}${which} for joint answer ${answer}: expected a finite number, ` +
-        `or null to leave it out (${placeText(node)})`,
+      `rewardFunc returned ${got}${which} for joint answer ${answer}: expected a finite number, ` +
+        `or null to leave it out (${placeText(node)})${shape}`,
       { answer, got: describeValue(value), ...(agent !== null && { agent }) },
     )
   })
@@ -128,8 +144,9 @@ export type FailureCounts = Pick<RewardFailures, 'succeeded' | 'consecutive' | '
 export class RewardFailures {
   /** Calls that worked. */
   succeeded: number
-  /** Failures since the last that did. */
+  /** Calls since the last of them that failed. */
   consecutive: number
+  /** Failures in all: calls, and single answers of calls that worked. */
   total: number
   /** What the first of the consecutive ones said. */
   first: string | null
@@ -143,8 +160,10 @@ export class RewardFailures {
     this.first = counts.first
   }
 
-  success(): void {
+  /** Counts a call that worked, but for `failedAnswers` of its joint answers. */
+  success(failedAnswers = 0): void {
     this.succeeded++
+    this.total += failedAnswers
     this.consecutive = 0
     this.first = null
   }

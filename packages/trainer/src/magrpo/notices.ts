@@ -2,7 +2,7 @@ import type { RunNotice } from '../run/loop-session.js'
 import type { AnalysedNode } from './analyse.js'
 import type { ResolvedConfig } from './config.js'
 import type { TrainerState } from './state.js'
-import { terminationValue } from './tree.js'
+import { UNJUDGED, terminationValue } from './tree.js'
 
 /** Something that a person should know, in words. `code` is stable. */
 export type Notice = RunNotice<NoticeCode>
@@ -128,7 +128,9 @@ export function updateNotices(update: FinishedUpdate): { readonly notices: Notic
 function rewardFailureNotice({ before, after, nodes }: FinishedUpdate): Notice | null {
   const failed = after.failures.total - before.failures.total
   if (failed === 0) return null
-  const left = nodes.flatMap(({ node }) => node.answers).find(({ ending, reason }) => ending === 'left_out' && reason)
+  const left = nodes
+    .flatMap(({ node }) => node.answers)
+    .find(({ ending, reason }) => ending === 'left_out' && reason !== UNJUDGED)
   return {
     code: 'reward_failure',
     level: 'warning',

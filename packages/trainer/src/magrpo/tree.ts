@@ -208,11 +208,12 @@ async function judgeLevel<Row>(
   level.forEach((node, n) => {
     const outcome = outcomes[n]!
     if (outcome.status === 'fulfilled') {
-      failures.success()
+      const { raw, processed, failed } = outcome.value
+      failures.success(failed.size)
       node.answers.forEach((answer, j) => {
-        answer.rawRewards = outcome.value.raw.map((list) => list[j] as RewardValue)
-        answer.rewards = outcome.value.processed.map((list) => list[j] as RewardValue)
-        if (answer.rewards.every((reward) => reward === null)) leaveOut(answer, 'the reward function left it out')
+        answer.rawRewards = raw.map((list) => list[j] as RewardValue)
+        answer.rewards = processed.map((list) => list[j] as RewardValue)
+        if (answer.rewards.every((reward) => reward === null)) leaveOut(answer, failed.get(j) ?? UNJUDGED)
       })
       return
     }
@@ -225,6 +226,9 @@ async function judgeLevel<Row>(
     }
   })
 }
+
+/** Why an answer is left out for which the reward function chose null. */
+export const UNJUDGED = 'the reward function left it out'
 
 function leaveOut(answer: JointAnswer, reason: string): void {
   answer.ending = 'left_out'

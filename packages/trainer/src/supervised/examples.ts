@@ -37,6 +37,12 @@ export function examplesOf(
   if (typeof row !== 'object' || row === null)
     throw new DatasetError(`row ${index}: expected messages, or {tokens, weights}, got ${typeof row}`, { row: index })
   if (isExample(row)) return [checkedExample(row, index)]
+  if (!Array.isArray(row) && !isConversation(row))
+    throw new DatasetError(
+      `row ${index}: expected a list of messages, {messages}, or {tokens, weights}, got {${Object.keys(row).join(', ')}}. A prompt ` +
+        'and its completion are [user(prompt), assistant(completion)]',
+      { row: index },
+    )
   const conversation: ConversationRow = isConversation(row) ? row : { messages: row }
   if (!renderer)
     throw new DatasetError(`row ${index} is a conversation, and there is no renderer to lay it out: pass renderer`, {
