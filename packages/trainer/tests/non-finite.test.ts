@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { NonFiniteError, type SelfplayError } from '@selfplay/engine'
 import { MADPOTrainer } from '../src/preference/madpo.js'
+import { toyRL } from './support/rl.js'
 import { countA, readLines, rows, temporaryFolder, toyTrainer } from './support/setup.js'
 import { ToyClient } from './support/toy-client.js'
 
@@ -16,6 +17,18 @@ function failSecond(client: ToyClient): void {
 }
 
 describe('a loss that is not finite', () => {
+  it('says after how many steps of the update it came: none, then one', async () => {
+    const message = async (numSubsteps: number) => {
+      const client = new ToyClient()
+      failSecond(client)
+      return (await failureOf(toyRL({ client, numSubsteps }).trainer.train())).message
+    }
+    expect(await message(1)).toMatch(/^update 2, group .* not finite; the weights are unchanged/)
+    expect(await message(2)).toMatch(
+      /^update 1, group .* not finite; the weights are those after 1 step\(s\) of this update/,
+    )
+  })
+
   it.each([1, 2])('says which agents had taken their step, with %i policies at once', async (maxConcurrentPolicies) => {
     const run = join(await temporaryFolder(), 'run')
     const { trainer, agents } = toyTrainer({ run, config: { maxConcurrentPolicies } })

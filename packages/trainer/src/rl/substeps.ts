@@ -71,13 +71,13 @@ export async function trainSubsteps(
     const datums = part.map(({ datum }) => datum)
     const call = options.signal ? { signal: options.signal } : {}
     const result = await client.forwardBackward(datums, options.loss, call).catch((error: unknown) => {
-      throw nameDatum(error, part, options.step)
+      throw nameDatum(error, part, { step: options.step, done: steps.length })
     })
     const freshHere = part.map(({ policyVersion }) => policyVersion === version)
     checkGap(client, part, result.logprobs, freshHere, options)
     options.onStep?.()
     const { gradNorm } = await client.optimStep(options.optim).catch((error: unknown) => {
-      throw error instanceof NonFiniteError ? nameStep(error, options.step) : error
+      throw error instanceof NonFiniteError ? nameStep(error, { step: options.step, done: steps.length }) : error
     })
     steps.push({ loss: result.loss, gradNorm })
     logprobs.push(...result.logprobs)
@@ -86,23 +86,35 @@ export async function trainSubsteps(
   return { steps, logprobs, fresh }
 }
 
+/** Where a refused step stands. */
+interface Place {
+  /** Updates finished before this one. */
+  readonly step: number
+  /** Optimiser steps of this update before the refused one. */
+  readonly done: number
+}
+
+const weightsLeft = ({ done }: Place): string =>
+  done === 0 ? 'the weights are unchanged' : `the weights are those after ${done} step(s) of this update`
+
 /** An error about one datum, with the place that it came from. */
-function nameDatum(error: unknown, part: readonly RLDatum[], step: number): unknown {
+function nameDatum(error: unknown, part: readonly RLDatum[], at: Place): unknown {
   if (!(error instanceof NonFiniteError || error instanceof InvalidInputError)) return error
   const index = error.details['datum']
   const found = typeof index === 'number' ? part[index] : undefined
   if (!found) return error
   const { group, slot, turns } = found
-  const place = `update ${step + 1}, group ${group}, slot ${slot}, turns ${turns.join(' to ')}`
-  const details = { ...error.details, step: step + 1, group, slot, turns: [...turns] }
+  const step = at.step + 1
+  const place = `update ${step}, group ${group}, slot ${slot}, turns ${turns.join(' to ')}`
+  const details = { ...error.details, step, group, slot, turns: [...turns] }
   const Kind = error instanceof NonFiniteError ? NonFiniteError : InvalidInputError
-  return new Kind(`${place}: ${error.message}; the weights are unchanged`, details)
+  return new Kind(`${place}: ${error.message}; ${weightsLeft(at)}`, details)
 }
 
-const nameStep = (error: NonFiniteError, step: number): NonFiniteError =>
-  new NonFiniteError(`update ${step + 1}: ${error.message}; the weights are unchanged`, {
+const nameStep = (error: NonFiniteError, at: Place): NonFiniteError =>
+  new NonFiniteError(`update ${at.step + 1}: ${error.message}; ${weightsLeft(at)}`, {
     ...error.details,
-    step: step + 1,
+    step: at.step + 1,
   })
 
 /** |trainer - sampler log-prob| over the trained tokens of fresh sequences. */
@@ -141,7 +153,8 @@ function checkGap(
   throw new SamplerGapError(
     `update ${step + 1}: the log-probs of sampler and trainer differ by ${mean.toPrecision(3)} on average ` +
       `(largest ${max.toPrecision(3)}), more than maxSamplerGap ${limit}; the step was refused and the weights are unchanged. ` +
-      'Something changed the weights after sampling, or the two compute differently',
+      'Something changed the weights after sampling, the two compute differently, or the steps before were so large that numbers ' +
+      'have lost their digits (lower the learning rate then)',
     { step: step + 1, gap: mean, gapMax: max, limit },
   )
 }
