@@ -58,6 +58,8 @@ async function main(): Promise<void> {
         const held = findings.filter(({ holds }) => holds).length
         const seconds = ((performance.now() - started) / 1000).toFixed(0)
         process.stderr.write(`${name}, seed ${seed}: ${held} of ${findings.length} bounds hold (${seconds} s)\n`)
+        for (const { what, value, bound } of findings.filter(({ holds }) => !holds))
+          process.stderr.write(`  FAILED: ${what}: ${value}, bound ${bound}\n`)
       }
     }
   } finally {
