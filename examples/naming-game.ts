@@ -181,7 +181,7 @@ const start = await policy!.snapshot()
 await trainRL({
   model: policy!,
   dataset: ({ renderer: format }) => new NamingGameDataset(topics, format, { groupSize: 4, batchSize: 8 }),
-  learningRate: model === 'bundled:tiny' ? 5e-4 : 4e-5,
+  learningRate: model === 'bundled:tiny' ? 3e-4 : 4e-5,
   steps: Number(values.steps), // the data set is gone through as often as that takes
   seed,
   run: values.output,
