@@ -112,7 +112,9 @@ describe('resume', () => {
     client.saveState = () => Promise.reject(new Error('disk full'))
     await expect(trainer.train()).rejects.toThrow('disk full')
     Reflect.deleteProperty(client, 'saveState')
-    await expect(trainer.train()).rejects.toThrow(/already holds a run: go on with it by run: { directory, resume: true }/)
+    await expect(trainer.train()).rejects.toThrow(
+      /already holds a run: go on with it by run: { directory, resume: true }/,
+    )
     const { metrics } = await toyRL(resumeSetup(run, variant, true)).trainer.train()
     expect(metrics).toHaveProperty('kl_policy_base')
   })
