@@ -6,6 +6,7 @@ export * from './hub/index.js'
 export {
   loadAgents,
   loadTrainingClient,
+  OPTION_NAMES,
   type LoadedClient,
   type AgentMode,
   type LoadAgentsOptions,

@@ -75,7 +75,7 @@ const LOAD_KEYS: Record<keyof LoadOptions, true> = {
 const { training: _training, ...COMMON_KEYS } = LOAD_KEYS
 const AGENT_KEYS: Record<keyof LoadAgentsOptions, true> = { ...COMMON_KEYS, mode: true, lora: true }
 
-/** @internal Names of the options of each way to load. */
+/** Names of the options of each way to load: of one client, and of agents. */
 export const OPTION_NAMES = { one: Object.keys(LOAD_KEYS), agents: Object.keys(AGENT_KEYS) } as const
 
 /** Too little for the activations of even one token of a model. */

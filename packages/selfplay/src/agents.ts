@@ -5,6 +5,7 @@ import { modelPath } from '@selfplay/model-tiny'
 import {
   loadAgents as loadClients,
   loadTrainingClient as loadClient,
+  OPTION_NAMES,
   resolveModel,
   type LoadAgentsOptions as LoadClientsOptions,
   type LoadOptions as LoadClientOptions,
@@ -126,29 +127,12 @@ async function refuseCheckpoint(source: string): Promise<void> {
   )
 }
 
-type Names<O> = Readonly<Record<keyof O, true>>
-
-/** Records, so that the compiler keeps them whole. */
-const COMMON: Names<Omit<LoadAgentsOptions, 'mode' | 'lora'>> = {
-  signal: true,
-  revision: true,
-  adapter: true,
-  seed: true,
-  threads: true,
-  contextLength: true,
-  activationBytes: true,
-  slots: true,
-  tokenizer: true,
-  runtime: true,
-  renderer: true,
-  onProgress: true,
-}
-const AGENT_NAMES: Names<LoadAgentsOptions> = { ...COMMON, mode: true, lora: true }
-const CLIENT_NAMES: Names<LoadOptions> = { ...COMMON, training: true }
+/** A record, so that the compiler keeps it whole. */
+const TEXT_NAMES: Readonly<Record<keyof TextChoice, true>> = { renderer: true, onProgress: true }
 
 /** @throws InvalidInputError for an unknown option, with the nearest known one. */
-function checkNames(call: string, options: object, names: object): void {
-  const known = Object.keys(names)
+function checkNames(call: string, options: object, own: readonly string[]): void {
+  const known = [...own, ...Object.keys(TEXT_NAMES)]
   for (const key of Object.keys(options)) {
     if (!known.includes(key))
       throw new InvalidInputError(`${call} has no option "${key}"${didYouMean(key, known)}`, { option: key, known })
@@ -168,7 +152,7 @@ export async function loadAgents(
   count: number,
   options: LoadAgentsOptions = {},
 ): Promise<LoadedAgent[]> {
-  checkNames('loadAgents', options, AGENT_NAMES)
+  checkNames('loadAgents', options, OPTION_NAMES.agents)
   if (typeof source !== 'string') return loadEach(source, count, options)
   const model = await prepareModel(source, options)
   const clients = await loadClients(model.source, count, model.options)
@@ -200,7 +184,7 @@ async function loadEach(sources: readonly string[], count: number, options: Load
  * @throws what {@link loadAgents} throws.
  */
 export async function loadTrainingClient(source: string, options: LoadOptions = {}): Promise<LoadedAgent> {
-  checkNames('loadTrainingClient', options, CLIENT_NAMES)
+  checkNames('loadTrainingClient', options, OPTION_NAMES.one)
   const model = await prepareModel(source, options)
   return Object.assign(await loadClient(model.source, model.options), model.text)
 }

@@ -113,25 +113,27 @@ describe('resume', () => {
     expect(await outcome(join(folder, 'run'), agents)).toEqual(await outcome(join(folder, 'whole'), whole.agents))
   })
 
-  it('compares with the agents at the start of the run, whatever is loaded when it resumes', async () => {
+  const referenceKl = { coef: 0.2 }
+
+  /** A run with a penalty that was left after 7 updates, and what a whole one comes to. */
+  async function stoppedNearReference() {
     const folder = await temporaryFolder()
-    const referenceKl = { coef: 0.2 }
-    const whole = setup(join(folder, 'whole'), { referenceKl })
-    await whole.trainer.train()
+    const { trainer, agents } = setup(join(folder, 'whole'), { referenceKl })
+    await trainer.train()
     const run = join(folder, 'run')
     for await (const { step } of setup(run, { referenceKl }).trainer.updates()) if (step === 7) break
+    return { run, whole: await outcome(join(folder, 'whole'), agents) }
+  }
+
+  it('compares with the agents at the start of the run, whatever is loaded when it resumes', async () => {
+    const { run, whole } = await stoppedNearReference()
     const agents = [new ToyClient({ seed: 5 }), new ToyClient({ seed: 6 })]
     await setup(run, { referenceKl }, { resume: true, agents }).trainer.train()
-    expect(await outcome(run, agents)).toEqual(await outcome(join(folder, 'whole'), whole.agents))
+    expect(await outcome(run, agents)).toEqual(whole)
   })
 
   it('does not take up a run whose references are gone, unless it is given some', async () => {
-    const folder = await temporaryFolder()
-    const referenceKl = { coef: 0.2 }
-    const whole = setup(join(folder, 'whole'), { referenceKl })
-    await whole.trainer.train()
-    const run = join(folder, 'run')
-    for await (const { step } of setup(run, { referenceKl }).trainer.updates()) if (step === 7) break
+    const { run, whole } = await stoppedNearReference()
     await rm(join(run, 'reference'), { recursive: true })
     await expect(setup(run, { referenceKl }, { resume: true }).trainer.train()).rejects.toThrow(
       /reference.agent_0, the policy that referenceKl stays near, is missing.*pass references: /,
@@ -139,7 +141,7 @@ describe('resume', () => {
     const start = await new ToyClient().snapshot()
     const second = setup(run, { referenceKl }, { resume: true, references: [start, start] })
     await second.trainer.train()
-    expect(await outcome(run, second.agents)).toEqual(await outcome(join(folder, 'whole'), whole.agents))
+    expect(await outcome(run, second.agents)).toEqual(whole)
   })
 
   it('takes up a run with settings of running baselines that it never had', async () => {

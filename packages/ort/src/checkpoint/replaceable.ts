@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import type { CallOptions } from '@selfplay/engine'
-import type { FileSystem } from './atomic.js'
+import type { FileSystem } from './file-system.js'
 import { excerpt, isObject, readJsonObject } from './json.js'
 import { damaged, systemCode } from './problem.js'
 
