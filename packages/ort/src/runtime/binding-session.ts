@@ -88,7 +88,8 @@ export class BindingSession implements Session {
         if (disposed) return
         disposed = true
         this.#bound.delete(bound)
-        void this.#queue.run(async () => unpin())
+        if (!this.#queue.busy) unpin()
+        else void this.#queue.run(async () => unpin())
       },
     }
     this.#bound.add(bound)

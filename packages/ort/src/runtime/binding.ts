@@ -170,7 +170,7 @@ function bytesOf({ array }: HostTensor): Uint8Array {
   return new Uint8Array(array.buffer, array.byteOffset, array.byteLength)
 }
 
-function sessionOptions({ threads, optimisation, arena, config }: ResolvedOptions): object {
+function sessionOptions({ threads, optimisation, arena, memoryPattern, config }: ResolvedOptions): object {
   // Dots in the keys of `extra` are onnxruntime-node's own way of spelling nested objects.
   return {
     executionProviders: ['cpu'],
@@ -178,7 +178,7 @@ function sessionOptions({ threads, optimisation, arena, config }: ResolvedOption
     interOpNumThreads: 1,
     graphOptimizationLevel: optimisation === 'all' ? 'all' : 'disabled',
     enableCpuMemArena: arena !== false,
-    enableMemPattern: arena !== false,
+    enableMemPattern: arena !== false && memoryPattern,
     logSeverityLevel: LOG_FATAL,
     extra: Object.fromEntries(config),
   }

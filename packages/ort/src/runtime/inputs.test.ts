@@ -76,6 +76,7 @@ describe.each(['native', 'binding'] as const)('%s runtime', (kind) => {
       await expect(create({ packing: { dispose() {} } })).rejects.toThrow(InvalidInputError)
       await expect(create({ optimisation: 'some' })).rejects.toThrow('optimisation must be one of all, none, got some')
       await expect(create({ arena: 'grow' })).rejects.toThrow('arena must be one of')
+      await expect(create({ memoryPattern: 1 })).rejects.toThrow('memoryPattern must be one of')
     })
 
     test('a runtime that was disposed makes nothing more', async () => {
@@ -92,7 +93,12 @@ describe.each(['native', 'binding'] as const)('%s runtime', (kind) => {
     test('none changes the numbers', async () => {
       const x = f32([1, 2, 3], [1, 3])
       const all = { threads: 1, optimisation: 'none', arena: false, spin: true, packing: 'own' } as const
-      for (const options of [all, { arena: 'shrink' } as const, { disabledOptimisers: ['ConstantFolding'] }]) {
+      for (const options of [
+        all,
+        { arena: 'shrink' } as const,
+        { memoryPattern: false },
+        { disabledOptimisers: ['ConstantFolding'] },
+      ]) {
         const session = await runtime.createSession(sum(), options)
         expect(numbers((await session.run({ x, y: x }, { z: null }))['z'])).toEqual([2, 4, 6])
         await session.dispose()

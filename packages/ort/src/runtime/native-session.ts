@@ -103,12 +103,13 @@ export class NativeSession implements Session {
       },
       free: () => {
         this.#bound.delete(bound)
-        // Not before the runs that were started have ended.
-        void lane.queue.run(async () => {
+        const release = () => {
           api.release('ReleaseIoBinding', binding)
           unpin()
           if (this.#parts.concurrent) this.#closeLane(lane)
-        })
+        }
+        if (!lane.queue.busy) release()
+        else void lane.queue.run(async () => release()) // not before the runs that were started have ended
       },
     })
     this.#bound.add(bound)

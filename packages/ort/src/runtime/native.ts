@@ -182,17 +182,15 @@ export class NativeRuntime implements Runtime {
     throw signal.reason
   }
 
-  #sessionOptions({ threads, optimisation, arena, config }: ResolvedOptions): Pointer {
+  #sessionOptions({ threads, optimisation, arena, memoryPattern, config }: ResolvedOptions): Pointer {
     const api = this.#api
     const settings = api.make('CreateSessionOptions')
     api.call('SetSessionLogSeverityLevel', settings, LOG_FATAL)
     api.call('SetIntraOpNumThreads', settings, threads)
     api.call('SetInterOpNumThreads', settings, 1)
     api.call('SetSessionGraphOptimizationLevel', settings, optimisation === 'all' ? 99 : 0)
-    if (arena === false) {
-      api.call('DisableCpuMemArena', settings)
-      api.call('DisableMemPattern', settings)
-    }
+    if (arena === false) api.call('DisableCpuMemArena', settings)
+    if (arena === false || !memoryPattern) api.call('DisableMemPattern', settings)
     const folder = ['session.model_external_initializers_file_folder_path', packageFolder()] as const
     for (const [key, value] of [...config, folder]) api.call('AddSessionConfigEntry', settings, key, value)
     return settings

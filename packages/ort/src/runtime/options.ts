@@ -13,6 +13,7 @@ const SESSION_KEYS: readonly (keyof SessionOptions)[] = [
   'optimisation',
   'disabledOptimisers',
   'arena',
+  'memoryPattern',
   'spin',
   'concurrent',
 ]
@@ -23,6 +24,7 @@ export interface ResolvedOptions {
   readonly packing: NonNullable<SessionOptions['packing']>
   readonly optimisation: 'all' | 'none'
   readonly arena: boolean | 'shrink'
+  readonly memoryPattern: boolean
   readonly concurrent: boolean
   /** Entries of onnxruntime's session configuration. */
   readonly config: readonly (readonly [key: string, value: string])[]
@@ -35,6 +37,7 @@ export function resolveOptions(options: SessionOptions, threads: number): Resolv
     packing = 'none',
     optimisation = 'all',
     arena = true,
+    memoryPattern = true,
     spin = false,
     concurrent = false,
     disabledOptimisers = [],
@@ -46,6 +49,7 @@ export function resolveOptions(options: SessionOptions, threads: number): Resolv
   if (typeof packing !== 'object') oneOf('packing', packing, ['none', 'own', 'a container of packedWeights()'])
   oneOf('optimisation', optimisation, ['all', 'none'])
   oneOf('arena', arena, [true, false, 'shrink'])
+  oneOf('memoryPattern', memoryPattern, [true, false])
   oneOf('spin', spin, [true, false])
   oneOf('concurrent', concurrent, [true, false])
   const config: (readonly [string, string])[] = [
@@ -55,7 +59,15 @@ export function resolveOptions(options: SessionOptions, threads: number): Resolv
   if (disabledOptimisers.length > 0) {
     config.push(['optimization.disable_specified_optimizers', disabledOptimisers.join(';')])
   }
-  return { threads: checkThreads(options.threads ?? threads), packing, optimisation, arena, concurrent, config }
+  return {
+    threads: checkThreads(options.threads ?? threads),
+    packing,
+    optimisation,
+    arena,
+    memoryPattern,
+    concurrent,
+    config,
+  }
 }
 
 /** @throws InvalidInputError */

@@ -135,6 +135,24 @@ describe.each(['native', 'binding'] as const)('%s runtime', (kind) => {
       await session.dispose()
     })
 
+    test('bind anew at once: a binding that nothing runs is gone when it is disposed', async () => {
+      const session = await runtime.createSession(sum())
+      const z = runtime.allocate('float32', [1, 3])
+      for (const values of [
+        [1, 2, 3],
+        [4, 5, 6],
+      ]) {
+        const x = f32(values, [1, 3])
+        const bound = session.bind({ x, y: x }, { z })
+        bound.runSync()
+        expect(numbers(z)).toEqual(values.map((value) => 2 * value))
+        bound.dispose()
+        x.dispose()
+        expect(() => x.data).toThrow(DisposedError)
+      }
+      await session.dispose()
+    })
+
     test('find the sizes of shape inputs, also behind products', async () => {
       const g = graph()
       const flat = g.input('flat', 'float32', ['batch*seq', 2])

@@ -59,6 +59,11 @@ export interface SessionOptions {
   readonly disabledOptimisers?: readonly string[]
   /** Reuse run memory between runs (arena). `shrink` reuses it within a run and returns it after each. Default true. */
   readonly arena?: boolean | 'shrink'
+  /**
+   * Take the memory of a run in one piece where one of the same sizes went before: good where sizes stay; where they change, the piece
+   * comes on top of what was there. Only with an arena. Default true.
+   */
+  readonly memoryPattern?: boolean
   /** Let waiting pool threads spin for a while before they sleep. Default false: the other cores belong to others too. */
   readonly spin?: boolean
   /**

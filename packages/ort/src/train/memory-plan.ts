@@ -1,9 +1,7 @@
 import type { Datum } from '@selfplay/engine'
 import type { ModelConfig } from '../models/config.js'
+import { trainingTokens } from '../models/execution-plan.js'
 import { headChunksFor } from './logprob-model.js'
-
-/** Most tokens of a micro-batch: beyond it, activations leave the processor's cache and passes over them slow down. */
-export const CACHED_TOKENS = 1024
 
 /** Part of the activations' memory that the [n, vocabulary] blocks of the head may take ... */
 const HEAD_SHARE = 1 / 4
@@ -27,7 +25,7 @@ export function maxBatchTokens(
   const longest = data.reduce((length, { tokens }) => Math.max(length, tokens.length), 1)
   const layers = (1 - HEAD_SHARE) * activationBytes
   const affordable = Math.floor(layers / 4 / activationFloats(config, longest))
-  return Math.max(1, Math.min(affordable, CACHED_TOKENS))
+  return Math.max(1, Math.min(affordable, trainingTokens(config)))
 }
 
 /**

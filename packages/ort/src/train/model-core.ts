@@ -5,6 +5,7 @@ import { attentionMask, maskName, ropeRows } from '../models/decoder.js'
 import {
   decodersMakeRoom,
   isSmallModel,
+  plansTrainingMemory,
   sharesDecoders,
   trainingArena,
   trainingThreads,
@@ -154,6 +155,7 @@ export class ModelCore {
       packing: 'none',
       weights,
       arena: trainingArena(this.config),
+      memoryPattern: plansTrainingMemory(this.config),
       concurrent: concurrent || inLane,
       threads: inLane ? laneThreads : threads,
     })
@@ -200,9 +202,14 @@ export class ModelCore {
 
   giveGradients(gradients: Companions): void {
     const bytes = 4 * [...gradients.values()].reduce((sum, { dims }) => sum + elements(dims), 0)
-    const held = this.#freeGradients.length
-    if (bytes <= KEPT_GRADIENT_BYTES && held < Math.max(2, this.lanes)) this.#freeGradients.push(gradients)
+    if (bytes <= KEPT_GRADIENT_BYTES && this.#freeGradients.length < this.#wantedGradients)
+      this.#freeGradients.push(gradients)
     else disposeAll(gradients.values())
+  }
+
+  /** Buffers that are in use at a time: each lane of each client that trains sums up in one and runs into another. */
+  get #wantedGradients(): number {
+    return 2 * this.lanes * (this.#threads.concurrent ? this.#users : 1)
   }
 
   addDecoder(decoder: Decoder): void {

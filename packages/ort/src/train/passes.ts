@@ -1,5 +1,6 @@
 import { NonFiniteError, type CallOptions, type Datum } from '@selfplay/engine'
 import { gradientName } from '../autodiff/index.js'
+import { trainingTokens } from '../models/execution-plan.js'
 import { headWeightName } from '../models/weights.js'
 import type { Tensor } from '../runtime/types.js'
 import { nonFiniteAt, scatter, type MicroBatch } from './batches.js'
@@ -14,7 +15,7 @@ import {
 } from './lanes.js'
 import { lossFeeds, normalisationScales, type GraphLoss } from './losses.js'
 import type { ModelCore, TrainingSession } from './model-core.js'
-import { CACHED_TOKENS, headChunkCount } from './memory-plan.js'
+import { headChunkCount } from './memory-plan.js'
 import { disposeAll, type Companions, type Parameter } from './parameters.js'
 
 /** What a call over all its micro-batches found. */
@@ -78,8 +79,9 @@ export async function runPasses(
  * may run side by side, what one of several micro-batches runs.
  */
 export async function preparePasses(core: ModelCore, loss: GraphLoss, options: BatchMemory): Promise<void> {
-  if (headChunkCount(core.config, CACHED_TOKENS, laneBytes(core, options)) > 1) return
-  await sessionFor({ core, loss, options: { ...options, gradients: true }, batches: core.lanes }, CACHED_TOKENS)
+  const most = trainingTokens(core.config)
+  if (headChunkCount(core.config, most, laneBytes(core, options)) > 1) return
+  await sessionFor({ core, loss, options: { ...options, gradients: true }, batches: core.lanes }, most)
 }
 
 /** What all micro-batches of a call have in common. */
