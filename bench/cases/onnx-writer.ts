@@ -42,7 +42,7 @@ async function graphsOf(source: string): Promise<Map<string, SerialisedModel>> {
       }
     }
   }
-  graphs.set('step', stepGraph(config, weights, 4))
+  graphs.set('step', stepGraph(config, weights))
   graphs.set('prefill', prefillGraph(config, weights))
   graphs.set('hidden', hiddenGraph(config, weights))
   graphs.set('score', scoreGraph(config, weights))

@@ -113,7 +113,7 @@ class Decoding {
   async session(adapter: Record<string, Tensor> = {}) {
     const { config } = this
     const g = graph({ providers: ['cpu', 'webgpu'] })
-    const step = decodeStep(g, config, this.build(g), { slots: this.slots })
+    const step = decodeStep(g, config, this.build(g))
     const model = g.outputs({ logits: step.logits, ...cacheOutputs(step.present) })
     const session = await runtime.createSession(model, { weights: weightTensors(runtime, this.fixture) })
     const rope = ropeInputs(config, this.length)

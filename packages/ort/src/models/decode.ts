@@ -14,26 +14,28 @@ export function cacheNames(layer: number) {
   }
 }
 
-/** A graph that advances every row by one token. */
+/** One token for every row. */
 export interface DecodeStep {
-  /** Input `tokens`, int32 [slots]. */
+  /** int32 [rows]. Of the first step: input `tokens`. */
   readonly tokens: Value
-  /** Input `positions`, int32 [slots]: how many tokens of the row the cache holds, which is where the new one goes. */
+  /** int32 [rows]: how many tokens of the row the cache holds, which is where the new one goes. Of the first: input `positions`. */
   readonly positions: Value
-  /** Input `total_length`, int32 scalar: the largest position + 1. */
+  /** int32 scalar: the largest position + 1. Of the first step: input `total_length`. */
   readonly totalLength: Value
   /** Inputs `rope_cos` and `rope_sin`, float32 [positions, headDim / 2], at least as long as the cache. */
   readonly cos: Value
   readonly sin: Value
-  /** float32 [slots, vocabulary]. */
+  /** float32 [rows, vocabulary]. */
   readonly logits: Value
-  /** Inputs `past_key_<layer>`, `past_value_<layer>`, float32 [slots, kv heads, length, {@link cacheHeadDim}]. */
+  /** Inputs `past_key_<layer>`, `past_value_<layer>`, float32 [rows, kv heads, length, {@link cacheHeadDim}]. */
   readonly past: readonly LayerCache[]
   /**
    * What the caches become, to be bound to the very tensors that are fed as `past`: they are written in place, at the
    * row's position.
    */
   readonly present: readonly LayerCache[]
+  /** The step after it in the same graph, on the tokens [rows] that were drawn. Its caches are this one's, written on in place. */
+  next(tokens: Value): DecodeStep
 }
 
 /** A graph that reads whole prompts. */
@@ -52,40 +54,48 @@ export interface Prefill {
   readonly present: readonly LayerCache[]
 }
 
-/** Caches as graph outputs, under {@link cacheNames}. */
-export function cacheOutputs(present: readonly LayerCache[]): Record<string, Value> {
+/** Caches as graph outputs, under {@link cacheNames} and what is to follow them. */
+export function cacheOutputs(present: readonly LayerCache[], suffix = ''): Record<string, Value> {
   return Object.fromEntries(
     present.flatMap(({ key, value }, layer) => [
-      [cacheNames(layer).presentKey, key],
-      [cacheNames(layer).presentValue, value],
+      [cacheNames(layer).presentKey + suffix, key],
+      [cacheNames(layer).presentValue + suffix, value],
     ]),
   )
 }
 
 /**
- * One token for each of `slots` rows, in place on a KV cache. Rows may stand at different positions; what a free row
- * computes is to be ignored. The caller appends its sampling to `logits` and asks the graph for outputs.
+ * One token for each of any number of rows, in place on a KV cache. Rows may stand at different positions; what a free
+ * row computes is to be ignored. The caller appends its sampling to `logits` and asks the graph for outputs.
  *
  * Uses com.microsoft::GroupQueryAttention, which has float32 kernels on CPU and WebGPU.
  */
-export function decodeStep(
-  g: Graph,
-  config: ModelConfig,
-  weights: DecoderWeights,
-  { slots }: { readonly slots: number },
-): DecodeStep {
-  const tokens = g.input('tokens', 'int32', [slots])
-  const positions = g.input('positions', 'int32', [slots])
+export function decodeStep(g: Graph, config: ModelConfig, weights: DecoderWeights): DecodeStep {
+  const tokens = g.input('tokens', 'int32', ['rows'])
+  const positions = g.input('positions', 'int32', ['rows'])
   const shared = sharedInputs(g, config)
-  const shape = [slots, config.numKvHeads, 'length', cacheHeadDim(config)]
+  const shape = ['rows', config.numKvHeads, 'length', cacheHeadDim(config)]
   const past = Array.from({ length: config.numLayers }, (_, layer) => ({
     key: g.input(cacheNames(layer).pastKey, 'float32', shape),
     value: g.input(cacheNames(layer).pastValue, 'float32', shape),
   }))
-  const layers = new Layers(g, config, weights)
-  const place = { batch: slots, seq: 1, lengths: positions, positions: g.cast(g.unsqueeze(positions, [1]), 'int64') }
-  const { hidden, present } = run(layers, tokens, { ...shared, ...place }, past)
-  return { tokens, positions, ...shared, logits: logits(layers, hidden), past, present }
+  return advance(new Layers(g, config, weights), { tokens, positions, ...shared, past })
+}
+
+type StepInputs = Omit<DecodeStep, 'logits' | 'present' | 'next'>
+
+function advance(layers: Layers, inputs: StepInputs): DecodeStep {
+  const { g } = layers
+  const { tokens, positions, totalLength, cos, sin, past } = inputs
+  const place = { batch: 'rows', seq: 1, lengths: positions, positions: g.cast(g.unsqueeze(positions, [1]), 'int64') }
+  const { hidden, present } = run(layers, tokens, { totalLength, cos, sin, ...place }, past)
+  const moved = () => ({ positions: g.add(positions, 1), totalLength: g.add(totalLength, 1) })
+  return {
+    ...inputs,
+    logits: logits(layers, hidden),
+    present,
+    next: (drawn) => advance(layers, { ...inputs, ...moved(), tokens: drawn, past: present }),
+  }
 }
 
 /** Keys, values and last logits of a batch of prompts, from nothing. */

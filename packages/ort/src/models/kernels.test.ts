@@ -31,7 +31,7 @@ it.each(FIXTURES)('every node of the graphs of %s has a kernel', async (name) =>
   }
   for (const build of [decodeStep, prefill]) {
     const g = graph({ providers: ['cpu', 'webgpu'] })
-    const { logits, present } = build(g, config, parameterWeights(g), { slots: 4 })
+    const { logits, present } = build(g, config, parameterWeights(g))
     const outputs = [logits, ...present.flatMap(({ key, value }) => [key, value])]
     expect(missingKernels(outputs, tables)).toEqual([])
   }

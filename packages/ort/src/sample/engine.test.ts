@@ -13,6 +13,8 @@ import type { PrefilledPrompt, StepModel } from './step-model.js'
 import type { DrawKind } from './tail.js'
 
 const VOCAB = 50
+/** Steps of the model's strides, where a test has it make some. */
+const STRIDE = 4
 
 /** A model whose next token is a hash of the row's history and its uniform number: any mix-up of rows shows. */
 class HashModel implements StepModel {
@@ -23,6 +25,11 @@ class HashModel implements StepModel {
   readonly history: number[][]
   prepared: number[] = []
   released = 0
+  moves = 0
+  rested = 0
+  stride = 1
+  strides: number[] = []
+  spans: number[] = []
   live = 0
   beforeStep: (step: number) => void | Promise<void> = () => {}
   #steps = 0
@@ -33,12 +40,12 @@ class HashModel implements StepModel {
     this.rows = {
       token: new Int32Array(slots),
       position: new Int32Array(slots),
-      uniform: new Float32Array(2 * slots),
+      uniform: new Float32Array(2 * slots * STRIDE),
       inverseTemperature: new Float32Array(slots),
       topK: new Int32Array(slots),
       topP: new Float32Array(slots),
-      drawn: new Int32Array(slots),
-      probability: new Float32Array(slots),
+      drawn: new Int32Array(slots * STRIDE),
+      probability: new Float32Array(slots * STRIDE),
       keptMass: new Float32Array(slots),
     }
   }
@@ -51,23 +58,42 @@ class HashModel implements StepModel {
     return { ids: Array.from(prompt.slice(0, -1)), dispose: () => void this.live-- }
   }
   reserve() {}
+  move(from: number, to: number) {
+    this.history[to] = this.history[from]!
+    this.history[from] = []
+    this.moves++
+  }
+  span(used: number) {
+    return used <= this.slots / 2 ? Math.ceil(this.slots / 2) : this.slots
+  }
   load(slot: number, prompt: PrefilledPrompt) {
     this.history[slot] = [...(prompt as unknown as { ids: number[] }).ids]
   }
-  async step(kind: DrawKind) {
+  async step(kind: DrawKind, { used, steps }: { used: number; steps: number }) {
+    this.spans.push(this.span(used))
     await this.beforeStep(this.#steps++)
     const { rows } = this
-    for (let slot = 0; slot < this.slots; slot++) {
+    this.strides.push(steps)
+    rows.drawn.fill(-1)
+    for (let slot = 0; slot < this.span(used); slot++) {
       const row = this.history[slot]!
-      row[rows.position[slot]!] = rows.token[slot]!
-      row.length = rows.position[slot]! + 1
-      const u = kind === 'greedy' ? 0 : rows.uniform[2 * slot]! + rows.uniform[2 * slot + 1]!
-      let hash = Math.floor(u * 2 ** 20)
-      for (const id of row) hash = (Math.imul(hash ^ id, 0x9e3779b1) ^ (hash >>> 13)) >>> 0
-      rows.drawn[slot] = hash % VOCAB
-      rows.probability[slot] = 0.5
+      for (let n = 0; n < steps; n++) {
+        const at = slot * steps + n
+        const position = rows.position[slot]! + n
+        if (position >= this.contextLength) throw new Error(`no room for position ${position}`)
+        row[position] = n === 0 ? rows.token[slot]! : rows.drawn[at - 1]!
+        row.length = position + 1
+        const u = kind === 'greedy' ? 0 : rows.uniform[2 * at]! + rows.uniform[2 * at + 1]!
+        let hash = Math.floor(u * 2 ** 20)
+        for (const id of row) hash = (Math.imul(hash ^ id, 0x9e3779b1) ^ (hash >>> 13)) >>> 0
+        rows.drawn[at] = hash % VOCAB
+        rows.probability[at] = 0.5
+      }
       rows.keptMass[slot] = kind === 'filtered' ? rows.topP[slot]! : NaN
     }
+  }
+  rest() {
+    this.rested++
   }
   async score(tokens: Int32Array, inverseTemperature: number) {
     return new Float32Array(tokens.length - 1).fill(-inverseTemperature)
@@ -113,6 +139,38 @@ describe('order and company', () => {
     }
     const { engine } = setUp(3)
     for (const [n, each] of TEN.entries()) expect(tokensOf(await engine.sample(each))).toEqual(alone[n])
+  })
+
+  it('draws the same in strides of several steps, up to the end of the context', async () => {
+    const requests = [
+      ...TEN,
+      request({ numSamples: 2, maxTokens: 37, seed: 8 }),
+      request({ prompt: Int32Array.from({ length: 33 }, (_, t) => t), maxTokens: 7, seed: 9 }),
+    ]
+    for (const each of requests) {
+      const single = tokensOf(await setUp(3).engine.sample(each))
+      const { model, engine } = setUp(3)
+      model.stride = STRIDE
+      expect(tokensOf(await engine.sample(each))).toEqual(single)
+      expect(engine.counts.steps).toBe(model.strides.reduce((sum, steps) => sum + steps, 0))
+    }
+    const { model, engine } = setUp(3)
+    model.stride = STRIDE
+    await engine.sample(request({ numSamples: 5, maxTokens: 6 }))
+    // One at a time where no row has use for four.
+    expect(model.strides).toEqual([4, 1, 1, 4, 1, 1])
+    expect(model.rested).toBe(1)
+  })
+
+  it('moves rows that are left together, so that steps get shorter, and draws the same', async () => {
+    const long = request({ numSamples: 2, maxTokens: 20, seed: 5 })
+    const short = request({ numSamples: 6, maxTokens: 4, seed: 6, prompt: ids(4, 5) })
+    const alone = tokensOf(await setUp(8).engine.sample(long))
+    const { model, engine } = setUp(8)
+    const [, kept] = await Promise.all([engine.sample(short), engine.sample(long)])
+    expect(tokensOf(kept)).toEqual(alone)
+    expect(model.moves).toBe(2)
+    expect(model.spans).toEqual([...Array<number>(4).fill(8), ...Array<number>(16).fill(4)])
   })
 
   it('draws seeds from its own where a request has none', async () => {
@@ -243,8 +301,8 @@ describe('refusals', () => {
   it('names the completion whose log-prob is not finite, and keeps the others', async () => {
     const { engine, model } = setUp(3)
     const step = model.step.bind(model)
-    model.step = async (kind) => {
-      await step(kind)
+    model.step = async (kind, extent) => {
+      await step(kind, extent)
       if (engine.counts.steps === 2) model.rows.probability[1] = NaN
     }
     const [first, second] = await Promise.allSettled([engine.sample(request()), engine.sample(request())])
@@ -319,11 +377,11 @@ describe('versions', () => {
     const users = { now: 0, most: 0 }
     const turn = () => new Promise((resolve) => setTimeout(resolve, 1))
     for (const name of ['prepare', 'step', 'release', 'dispose'] as const) {
-      const work = model[name].bind(model) as (argument: never) => Promise<void>
-      model[name] = async (argument?: unknown) => {
+      const work = model[name].bind(model) as (...given: unknown[]) => Promise<void>
+      model[name] = async (...given: unknown[]) => {
         users.most = Math.max(users.most, ++users.now)
         await turn()
-        await work(argument as never)
+        await work(...given)
         users.now--
       }
     }

@@ -237,13 +237,18 @@ export class GenerationEngine {
         this.#dropSettled()
         await this.#admit()
         if (this.#active === 0) return
-        await this.#model.step(this.#kind)
-        this.#steps++
-        this.#collect()
+        const used = this.#closeRanks()
+        const steps = this.#strideNow()
+        this.#feed(steps)
+        await this.#model.step(this.#kind, { used, steps })
+        this.#steps += steps
+        this.#collect(steps)
       }
     } catch (error) {
       this.#failAll(error instanceof SelfplayError ? error : new SamplingError(error))
       this.#rows.forEach((_, slot) => this.#free(slot))
+    } finally {
+      this.#model.rest()
     }
   }
 
@@ -291,14 +296,17 @@ export class GenerationEngine {
     rows.inverseTemperature[slot] = temperature === 0 ? 1 : 1 / temperature
     rows.topK[slot] = topK
     rows.topP[slot] = topP
-    completion.stream.draw(prompt.length, rows.uniform, 2 * slot)
   }
 
   /** An idle row repeats token 0 at position 0; nothing reads what it draws. */
   #free(slot: number): void {
-    const { rows } = this.#model
     if (this.#rows[slot]) this.#active--
     this.#rows[slot] = undefined
+    this.#reset(slot)
+  }
+
+  #reset(slot: number): void {
+    const { rows } = this.#model
     rows.token[slot] = 0
     rows.position[slot] = 0
     rows.inverseTemperature[slot] = 1
@@ -306,33 +314,78 @@ export class GenerationEngine {
     rows.topP[slot] = 1
   }
 
-  #collect(): void {
+  /** Moves rows in use to the front where that makes steps shorter; how many are at the front at most. */
+  #closeRanks(): number {
+    const used = this.#rows.findLastIndex((completion) => completion !== undefined) + 1
+    const span = this.#model.span(this.#active)
+    if (this.#model.span(used) === span) return used
+    for (let from = span; from < used; from++) if (this.#rows[from]) this.#move(from, this.#rows.indexOf(undefined))
+    return span
+  }
+
+  #move(from: number, to: number): void {
     const { rows } = this.#model
-    const filtered = this.#kind === 'filtered'
+    this.#model.move(from, to)
+    this.#rows[to] = this.#rows[from]
+    for (const values of [rows.token, rows.position, rows.inverseTemperature, rows.topK, rows.topP])
+      values[to] = values[from]!
+    this.#rows[from] = undefined
+    this.#reset(from)
+  }
+
+  /**
+   * Steps of the next call: several where the model can, as long as the context has room for them and some row has use for them all. What
+   * is drawn for a row after its end is dropped, and a completion that waits for it begins that much later.
+   */
+  #strideNow(): number {
+    const { stride, contextLength, rows } = this.#model
+    if (stride === 1 || this.#kind !== 'plain') return 1
+    let useful = false
+    for (let slot = 0; slot < this.#rows.length; slot++) {
+      const completion = this.#rows[slot]
+      if (!completion) continue
+      if ((rows.position[slot] ?? 0) + stride > contextLength) return 1
+      if (completion.left >= stride) useful = true
+    }
+    return useful ? stride : 1
+  }
+
+  /** Draws the random numbers of all rows for so many steps, and makes room for their tokens. */
+  #feed(steps: number): void {
+    const { rows } = this.#model
     let longest = 0
+    for (let slot = 0; slot < this.#rows.length; slot++) {
+      const stream = this.#rows[slot]?.stream
+      if (!stream) continue
+      const position = rows.position[slot] ?? 0
+      if (position > longest) longest = position
+      for (let n = 0; n < steps; n++) stream.draw(position + 1 + n, rows.uniform, 2 * (slot * steps + n))
+    }
+    this.#model.reserve(longest + steps)
+  }
+
+  #collect(steps: number): void {
     for (let slot = 0; slot < this.#rows.length; slot++) {
       const completion = this.#rows[slot]
       if (!completion || completion.group.settled) continue
-      this.#tokens++
-      const token = rows.drawn[slot] ?? 0
-      const reason = this.#push(
-        completion,
-        token,
-        Math.log(rows.probability[slot] ?? NaN),
-        filtered ? (rows.keptMass[slot] ?? NaN) : 1,
-      )
-      if (reason) {
-        this.#free(slot)
-        if (reason !== 'failed') completion.group.finish(completion, reason)
-        continue
-      }
-      const position = (rows.position[slot] ?? 0) + 1
-      rows.token[slot] = token
-      rows.position[slot] = position
-      completion.stream.draw(position + 1, rows.uniform, 2 * slot)
-      if (position > longest) longest = position
+      for (let n = 0; n < steps && this.#rows[slot]; n++) this.#take(completion, slot, slot * steps + n)
     }
-    if (longest > 0) this.#model.reserve(longest + 1)
+  }
+
+  /** What a row drew: it stands at `at`. */
+  #take(completion: Completion, slot: number, at: number): void {
+    const { rows } = this.#model
+    this.#tokens++
+    const token = rows.drawn[at] ?? 0
+    const keptMass = this.#kind === 'filtered' ? (rows.keptMass[slot] ?? NaN) : 1
+    const reason = this.#push(completion, token, Math.log(rows.probability[at] ?? NaN), keptMass)
+    if (reason) {
+      this.#free(slot)
+      if (reason !== 'failed') completion.group.finish(completion, reason)
+      return
+    }
+    rows.token[slot] = token
+    rows.position[slot]!++
   }
 
   #push(

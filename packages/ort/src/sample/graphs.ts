@@ -1,5 +1,5 @@
 import { graph } from '../graph/index.js'
-import type { Graph, SerialisedModel, WeightFile } from '../graph/index.js'
+import type { Graph, SerialisedModel, Value, WeightFile } from '../graph/index.js'
 import type { ModelConfig } from '../models/config.js'
 import { cacheOutputs, decodeStep, prefill } from '../models/decode.js'
 import { decoder, decoderInputs } from '../models/decoder.js'
@@ -42,8 +42,8 @@ function decoderWeights(g: Graph, { base, adapter, fed = false }: SamplerWeights
     lora: ({ name, inFeatures, outFeatures }) => {
       if (!targets.includes(name.split('.').at(-1) ?? '')) return undefined
       const names = loraNames(name)
-      const a = g.parameter(names.a, 'float32', [rank, inFeatures])
-      const b = g.parameter(names.b, 'float32', [outFeatures, rank])
+      const matrix = (of: string, shape: readonly number[]) => g.named(of) ?? g.parameter(of, 'float32', shape)
+      const [a, b] = [matrix(names.a, [rank, inFeatures]), matrix(names.b, [outFeatures, rank])]
       return { a, b, scale: alpha / rank }
     },
   }
@@ -53,15 +53,47 @@ function decoderWeights(g: Graph, { base, adapter, fed = false }: SamplerWeights
 const inference = () => graph({ providers: ['cpu', 'webgpu'] })
 
 /**
- * One token for each row, drawn from the whole distribution. Inputs of `decodeStep`, `uniform` [S, 2] and `inverse_temperature`
- * [S]; outputs `token`, `probability`, `logits` and the caches.
+ * One token for each of any number of rows, drawn from the whole distribution. Inputs of `decodeStep`, `uniform` [rows, 2] and
+ * `inverse_temperature` [rows]; outputs `token` [rows], `probability` [rows], `logits` and the caches.
  */
-export function stepGraph(config: ModelConfig, weights: SamplerWeights, slots: number): SerialisedModel {
+export function stepGraph(config: ModelConfig, weights: SamplerWeights): SerialisedModel {
   const g = inference()
-  const { logits, present } = decodeStep(g, config, decoderWeights(g, weights), { slots })
-  const uniform = g.input('uniform', 'float32', [slots, 2])
-  const inverseTemperature = g.input('inverse_temperature', 'float32', [slots])
+  const { logits, present } = decodeStep(g, config, decoderWeights(g, weights))
+  const uniform = g.input('uniform', 'float32', ['rows', 2])
+  const inverseTemperature = g.input('inverse_temperature', 'float32', ['rows'])
   return g.outputs({ ...drawPlain(g, logits, uniform, inverseTemperature), logits, ...cacheOutputs(present) })
+}
+
+/** What the caches of a stride's earlier steps are called: to be bound to the same tensors as those of its last. */
+export const strideSuffix = (step: number): string => `_after_${step}`
+
+/**
+ * So many steps in one run, each fed with what the one before drew: the same numbers as that many runs of `stepGraph`. Its inputs, but
+ * `uniform` [rows, steps * 2]; outputs `token` [rows, steps], `probability` [rows, steps] and the caches of each step.
+ */
+export function strideGraph(config: ModelConfig, weights: SamplerWeights, steps: number): SerialisedModel {
+  const g = inference()
+  const uniforms = g.split(g.input('uniform', 'float32', ['rows', 2 * steps]), Array<number>(steps).fill(2), {
+    axis: 1,
+  })
+  const inverseTemperature = g.input('inverse_temperature', 'float32', ['rows'])
+  const tokens: Value[] = []
+  const probabilities: Value[] = []
+  const caches: Record<string, Value> = {}
+  let step = decodeStep(g, config, decoderWeights(g, weights))
+  for (const [n, uniform] of uniforms.entries()) {
+    const { token, probability } = drawPlain(g, step.logits, uniform, inverseTemperature)
+    tokens.push(g.unsqueeze(token, [1]))
+    probabilities.push(g.unsqueeze(probability, [1]))
+    const isLast = n === steps - 1
+    Object.assign(caches, cacheOutputs(step.present, isLast ? '' : strideSuffix(n)))
+    if (!isLast) step = step.next(token)
+  }
+  return g.outputs({
+    token: g.concat(tokens, { axis: 1 }),
+    probability: g.concat(probabilities, { axis: 1 }),
+    ...caches,
+  })
 }
 
 /** The caches of prompts: outputs `present_*`. */

@@ -50,6 +50,11 @@ export class Completion {
     return this.#count === task.maxTokens ? 'length' : undefined
   }
 
+  /** Tokens that it may still draw. */
+  get left(): number {
+    return this.group.task.maxTokens - this.#count
+  }
+
   result(stopReason: 'stop' | 'length'): SampledSequence {
     return {
       tokens: this.#tokens.slice(0, this.#count),

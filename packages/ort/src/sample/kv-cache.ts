@@ -17,12 +17,15 @@ export class PromptCache implements PrefilledPrompt {
     this.tensors = tensors
   }
 
-  /** What to ask of a prefill run. */
-  static outputs({ numLayers }: ModelConfig): Record<string, null> {
-    const names = Array.from({ length: numLayers }, (_, layer) => cacheNames(layer))
-    return Object.fromEntries(
-      names.flatMap(({ presentKey, presentValue }) => [presentKey, presentValue].map((name) => [name, null])),
-    )
+  /** For a prefill run to write into. */
+  static allocate(runtime: Runtime, config: ModelConfig, length: number): PromptCache {
+    const dims = [1, config.numKvHeads, length, cacheHeadDim(config)]
+    const tensors: Record<string, Tensor> = {}
+    for (let layer = 0; layer < config.numLayers; layer++) {
+      const { presentKey, presentValue } = cacheNames(layer)
+      for (const name of [presentKey, presentValue]) tensors[name] = runtime.allocate('float32', dims)
+    }
+    return new PromptCache(length, tensors)
   }
 
   dispose(): void {
@@ -57,10 +60,15 @@ export class KvCache {
     return this.#capacity
   }
 
-  /** The tensors as graph inputs and, in place, as outputs. */
-  get bindings(): { readonly inputs: Record<string, Tensor>; readonly outputs: Record<string, Tensor> } {
-    const outputs = Object.entries(this.#tensors).map(([name, tensor]) => [name.replace('past', 'present'), tensor])
-    return { inputs: this.#tensors, outputs: Object.fromEntries(outputs) as Record<string, Tensor> }
+  /** Views of the first rows as graph inputs and, in place, as outputs; the caller disposes them. */
+  bindings(rows: number): { readonly inputs: Record<string, Tensor>; readonly outputs: Record<string, Tensor> } {
+    const inputs: Record<string, Tensor> = {}
+    const outputs: Record<string, Tensor> = {}
+    for (const [name, tensor] of Object.entries(this.#tensors)) {
+      inputs[name] = this.#runtime.view(tensor, 0, [rows, ...tensor.dims.slice(1)])
+      outputs[name.replace('past', 'present')] = inputs[name]
+    }
+    return { inputs, outputs }
   }
 
   /** Makes room for rows of `length` tokens; true when the tensors are others now. */
@@ -100,6 +108,13 @@ export class KvCache {
           numKvHeads,
         )
     }
+  }
+
+  /** Copies a row onto another. */
+  move(from: number, to: number): void {
+    const size = this.#config.numKvHeads * this.#capacity * this.#headDim
+    for (const tensor of Object.values(this.#tensors))
+      host(tensor).copyWithin(to * size, from * size, (from + 1) * size)
   }
 
   dispose(): void {

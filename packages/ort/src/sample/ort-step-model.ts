@@ -1,16 +1,19 @@
 import type { SerialisedModel } from '../graph/index.js'
 import type { ModelConfig } from '../models/config.js'
+import { readsBriefly } from '../models/execution-plan.js'
 import { ropeTables } from '../models/rope.js'
 import type { RopeTables } from '../models/rope.js'
 import type { BoundRun, Runtime, Session, Tensor } from '../runtime/index.js'
-import { filteredGraph, greedyGraph, prefillGraph, stepGraph } from './graphs.js'
+import { filteredGraph, greedyGraph, prefillGraph, stepGraph, strideGraph, strideSuffix } from './graphs.js'
 import type { SamplerWeights } from './graphs.js'
 import { KvCache, PromptCache } from './kv-cache.js'
 import { Pace } from './pace.js'
 import { Scorer } from './scorer.js'
 import type { SessionFactory } from './sessions.js'
 import type { PrefilledPrompt, StepModel, StepRows } from './step-model.js'
-import { allocateRows, candidateLevels, startLevel } from './step-tensors.js'
+import { StepRunner } from './step-runner.js'
+import type { Compiled, RowViews } from './step-runner.js'
+import { allocateRows, candidateLevels, rowSpans, startLevel } from './step-tensors.js'
 import type { RowTensors } from './step-tensors.js'
 import type { DrawKind } from './tail.js'
 
@@ -23,11 +26,13 @@ export interface OrtStepModelOptions {
   readonly contextLength: number
 }
 
-/** A session, and the weights among the inputs of its graph. */
-interface Compiled {
-  readonly session: Session
-  readonly weights: Readonly<Record<string, Tensor>>
-}
+/**
+ * Steps of a stride: it takes several times as long as a change of threads, and a row that ends within it wastes few.
+ */
+const STRIDE = 4
+
+/** Single steps beside another loop before the graph of strides is compiled: about what it costs, so that short runs do without. */
+const BEFORE_STRIDES = 128
 
 /** A draw from the logits of a step, in a session of its own. */
 interface Draw {
@@ -52,32 +57,37 @@ export class OrtStepModel implements StepModel {
   readonly #scorer: Scorer
   readonly #draws = new Map<string, Draw>()
   readonly #levels: readonly number[]
+  /** Ascending. */
+  readonly #spans: readonly number[]
   #level = 0
   #version: number | undefined
-  #step: Compiled | undefined
+  #single: StepRunner | undefined
+  #stride: StepRunner | undefined
+  #besideOthers = 0
+  #opening: Promise<void> | undefined
+  #failure: { readonly error: unknown } | undefined
   #prefill: Compiled | undefined
-  #bound: BoundRun | undefined
-  #pace: Pace
 
   constructor(options: OrtStepModelOptions) {
     const { runtime, config, slots, contextLength } = options
     this.#options = options
-    this.#pace = new Pace(options.sessions.waits)
     this.slots = slots
     this.vocabSize = config.vocabSize
     this.contextLength = contextLength
-    this.#tensors = allocateRows(runtime, slots, config.vocabSize)
+    this.#tensors = allocateRows(runtime, slots, config.vocabSize, STRIDE)
     this.rows = this.#tensors.rows
     this.#cache = new KvCache(runtime, config, slots, contextLength)
     this.#scorer = new Scorer(options, () => this.#rope)
     this.#levels = candidateLevels(config.vocabSize)
+    this.#spans = rowSpans(slots)
   }
 
   async prepare(version: number): Promise<void> {
     if (this.#version !== undefined && this.#options.sessions.outdated(this.#version, version)) await this.#close()
     this.#version = version
     this.#level = 0
-    const step = async () => (this.#step ??= await this.#compileStep())
+    this.#options.sessions.begin(this)
+    const step = async () => (this.#single ??= await this.#openSingle())
     const prefill = async () => (this.#prefill ??= await this.#compilePrefill())
     await Promise.all(this.#options.sessions.light ? [step(), prefill()] : [step()])
     this.reserve(1)
@@ -86,7 +96,7 @@ export class OrtStepModel implements StepModel {
   async prefill(prompt: Int32Array): Promise<PrefilledPrompt> {
     const length = prompt.length - 1
     if (length === 0) return new PromptCache(0, {})
-    const { runtime, config } = this.#options
+    const { runtime, config, sessions } = this.#options
     this.#prefill ??= await this.#compilePrefill()
     const { session, weights } = this.#prefill
     const feeds = {
@@ -96,7 +106,17 @@ export class OrtStepModel implements StepModel {
       ...this.#ropeInputs(),
       ...weights,
     }
-    return new PromptCache(length, await session.run(feeds, PromptCache.outputs(config)))
+    const cache = PromptCache.allocate(runtime, config, length)
+    if (sessions.waits || !readsBriefly(config, length)) await session.run(feeds, cache.tensors)
+    else {
+      const bound = session.bind(feeds, cache.tensors)
+      try {
+        bound.runSync()
+      } finally {
+        bound.dispose()
+      }
+    }
+    return cache
   }
 
   reserve(length: number): void {
@@ -107,13 +127,34 @@ export class OrtStepModel implements StepModel {
     if (prompt instanceof PromptCache) this.#cache.load(slot, prompt)
   }
 
-  async step(kind: DrawKind): Promise<void> {
+  move(from: number, to: number): void {
+    this.#cache.move(from, to)
+  }
+
+  span(used: number): number {
+    return this.#spans.find((rows) => rows >= used)!
+  }
+
+  get stride(): number {
+    return this.#stride && this.#options.sessions.strides ? STRIDE : 1
+  }
+
+  rest(): void {
+    this.#options.sessions.rest(this)
+  }
+
+  async step(kind: DrawKind, { used, steps }: { readonly used: number; readonly steps: number }): Promise<void> {
     const { position } = this.rows
+    const rows = this.span(used)
     let longest = 0
-    for (let slot = 0; slot < position.length; slot++) if (position[slot]! > longest) longest = position[slot]!
+    for (let slot = 0; slot < rows; slot++) if (position[slot]! > longest) longest = position[slot]!
     this.#tensors.totalLength[0] = longest + 1
-    this.#bound ??= this.#bind()
-    await this.#pace.run(this.#bound)
+    if (this.#failure) throw this.#takeFailure()
+    if (steps > 1) return this.#stride!.run(rows)
+    if (kind === 'plain' && this.#options.sessions.strides && ++this.#besideOthers >= BEFORE_STRIDES) {
+      this.#opening ??= this.#openStride()
+    }
+    await this.#single!.run(rows)
     if (kind === 'greedy') {
       const draw = await this.#drawing('greedy', () => greedyGraph(this.vocabSize, this.slots))
       await draw.pace.run(draw.bound)
@@ -154,9 +195,23 @@ export class OrtStepModel implements StepModel {
     return { rope_cos: runtime.tensor('float32', cos, dims), rope_sin: runtime.tensor('float32', sin, dims) }
   }
 
-  #compileStep(): Promise<Compiled> {
-    const { config } = this.#options
-    return this.#compile(`step ${this.slots}`, (weights) => stepGraph(config, weights, this.slots))
+  async #openSingle(): Promise<StepRunner> {
+    const { config, sessions } = this.#options
+    const compiled = await this.#compile('step', (weights) => stepGraph(config, weights))
+    return new StepRunner(compiled, new Pace(sessions.waits), (rows) => this.#views(rows, 1))
+  }
+
+  /** Compiled while single steps go on. What goes wrong with it, the next step throws. */
+  async #openStride(): Promise<void> {
+    const { config, sessions } = this.#options
+    try {
+      const compiled = await this.#compile('stride', (weights) => strideGraph(config, weights, STRIDE))
+      this.#stride = new StepRunner(compiled, { run: (bound) => sessions.runStride(bound) }, (rows) =>
+        this.#views(rows, STRIDE),
+      )
+    } catch (error) {
+      this.#failure = { error }
+    }
   }
 
   #compilePrefill(): Promise<Compiled> {
@@ -169,24 +224,36 @@ export class OrtStepModel implements StepModel {
     return { session: await sessions.create(model, this.#version ?? 0), weights: sessions.inputs(model) }
   }
 
-  #bind(): BoundRun {
-    const { inputs, outputs } = this.#cache.bindings
-    const { step, draw } = this.#tensors
-    const compiled = this.#step!
-    const draws = { token: draw.token, probability: draw.probability, logits: draw.logits }
-    const feeds = { ...step.inputs, ...this.#ropeInputs(), ...compiled.weights, ...inputs }
-    return compiled.session.bind(feeds, { ...draws, ...outputs })
+  #takeFailure(): unknown {
+    const { error } = this.#failure!
+    this.#failure = undefined
+    this.#opening = undefined
+    return error
+  }
+
+  /** Tensors of the first rows for so many steps in one run: the caches of all steps are one and the same. */
+  #views(rows: number, steps: number): RowViews {
+    const own = this.#tensors.views(rows, steps)
+    const cache = this.#cache.bindings(rows)
+    const outputs: Record<string, Tensor> = { ...own.outputs, ...cache.outputs }
+    for (let step = 0; step < steps - 1; step++) {
+      for (const [name, tensor] of Object.entries(cache.outputs)) outputs[name + strideSuffix(step)] = tensor
+    }
+    return { inputs: { ...own.inputs, ...cache.inputs, ...this.#ropeInputs() }, outputs }
   }
 
   #unbind(): void {
-    this.#bound?.dispose()
-    this.#bound = undefined
+    this.#single?.unbind()
+    this.#stride?.unbind()
   }
 
   async #close(): Promise<void> {
-    this.#unbind()
-    await Promise.all([this.#step?.session.dispose(), this.#prefill?.session.dispose()])
-    this.#step = undefined
+    await this.#opening
+    await Promise.all([this.#single?.dispose(), this.#stride?.dispose(), this.#prefill?.session.dispose()])
+    this.#single = undefined
+    this.#opening = undefined
+    this.#failure = undefined
+    this.#stride = undefined
     this.#prefill = undefined
   }
 
@@ -216,7 +283,11 @@ export class OrtStepModel implements StepModel {
     const { draw } = this.#tensors
     const pick = (specs: readonly { readonly name: string }[]) =>
       Object.fromEntries(specs.map((spec) => [spec.name, draw[spec.name as keyof typeof draw]]))
-    const made = { session, bound: session.bind(pick(model.inputs), pick(model.outputs)), pace: new Pace() }
+    const made = {
+      session,
+      bound: session.bind(pick(model.inputs), pick(model.outputs)),
+      pace: new Pace(this.#options.sessions.waits),
+    }
     this.#draws.set(name, made)
     return made
   }

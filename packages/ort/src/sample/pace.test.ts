@@ -1,6 +1,6 @@
-import { afterEach, beforeEach, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { BoundRun } from '../runtime/index.js'
-import { Pace } from './pace.js'
+import { Pace, SharedPace } from './pace.js'
 
 /** What the clock says, in milliseconds: only runs take time, so that a busy machine changes nothing. */
 let now: number
@@ -13,12 +13,13 @@ afterEach(() => {
 })
 
 /** Counts where its runs were made; they take so many milliseconds here, and `away` more elsewhere. */
-function runOf(milliseconds: number, away: number) {
+function runOf(milliseconds: number, away: number, elsewhere: () => Promise<unknown> = async () => {}) {
   const counts = { here: 0, elsewhere: 0 }
   const bound: BoundRun = {
     run: async () => {
       counts.elsewhere++
       now += milliseconds + away
+      await elsewhere()
     },
     runSync: () => {
       counts.here++
@@ -59,4 +60,57 @@ it('lets timers have their turn every 8 ms', async () => {
   ended = true
   // The first run was made elsewhere; every 33rd of the others comes after a turn.
   expect(turns).toBe(9)
+})
+
+describe('runs of loops side by side', () => {
+  const turn = () => new Promise(setImmediate)
+  const loop = async (pace: SharedPace, elsewhere: number, { bound, counts }: ReturnType<typeof runOf>) => {
+    for (let i = 0; i < 20; i++) await pace.run(bound, elsewhere)
+    return counts
+  }
+
+  it('are made here and elsewhere at once, by no more threads than they may', async () => {
+    const pace = new SharedPace()
+    const away = { now: 0, most: 0 }
+    const elsewhere = async () => {
+      away.most = Math.max(away.most, ++away.now)
+      await turn()
+      away.now--
+    }
+    const loops = Array.from({ length: 3 }, () => runOf(1, 0, elsewhere))
+    const counts = await Promise.all(loops.map((each) => loop(pace, 1, each)))
+    expect(away.most).toBe(1)
+    expect(counts.reduce((sum, { here }) => sum + here, 0)).toBeGreaterThan(20)
+    expect(counts.reduce((sum, { elsewhere: made }) => sum + made, 0)).toBeGreaterThan(10)
+  })
+
+  it('are all made elsewhere where one would block this thread for long', async () => {
+    const pace = new SharedPace()
+    const loops = [runOf(9, 0, turn), runOf(9, 0, turn)]
+    const [one, other] = await Promise.all(loops.map((each) => loop(pace, 1, each)))
+    expect(one!.here + other!.here).toBe(1)
+  })
+
+  it('end the wait for one elsewhere that does not come back', async () => {
+    vi.restoreAllMocks() // time passes here
+    const pace = new SharedPace()
+    let release = () => {}
+    const stuck = runOf(0, 0, () => new Promise<void>((resolve) => (release = resolve)))
+    const waiting = pace.run(stuck.bound, 1)
+    const { bound, counts } = runOf(0, 0)
+    for (let i = 0; i < 3; i++) await pace.run(bound, 1)
+    expect(counts.here).toBe(3)
+    release()
+    await waiting
+  })
+
+  it('fail as the run fails, and go on', async () => {
+    const pace = new SharedPace()
+    const { bound } = runOf(1, 0)
+    const failing: BoundRun = { ...bound, run: () => Promise.reject(new Error('no memory')) }
+    await expect(pace.run(failing, 1)).rejects.toThrow('no memory')
+    const { counts, bound: next } = runOf(1, 0)
+    await pace.run(next, 1)
+    expect(counts).toEqual({ here: 0, elsewhere: 1 })
+  })
 })

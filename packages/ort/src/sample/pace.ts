@@ -47,3 +47,48 @@ export class Pace {
     return true
   }
 }
+
+/** Longest run that blocks this thread although another core is busy as well. Milliseconds. */
+const LONG = 4
+
+/**
+ * Runs of several loops that go on side by side: this thread makes one while others are made on other threads, so that there are no more
+ * threads than cores.
+ */
+export class SharedPace {
+  #away = 0
+  #ended = 0
+  #usual = 0
+
+  /** @param elsewhere how many runs may be made on other threads at a time. */
+  async run(bound: BoundRun, elsewhere: number): Promise<void> {
+    if (this.#away < elsewhere || this.#usual > LONG) {
+      this.#away++
+      try {
+        await bound.run()
+      } finally {
+        this.#away--
+        this.#ended++
+      }
+      return
+    }
+    const start = performance.now()
+    bound.runSync()
+    const took = performance.now() - start
+    this.#usual = this.#usual === 0 ? took : this.#usual + 0.05 * (took - this.#usual)
+    await this.#turnUntilEnd(took)
+  }
+
+  /**
+   * Runs elsewhere take a little longer than those here, and that one has ended is only seen in a turn of the event loop. Without the wait
+   * for it, its loop would make half as many. One that is overdue may have been put on this thread's core, which is then left to it.
+   */
+  async #turnUntilEnd(usual: number): Promise<void> {
+    const ended = this.#ended
+    const start = performance.now()
+    const waits = () => this.#away > 0 && this.#ended === ended
+    do await new Promise(setImmediate)
+    while (waits() && performance.now() - start < usual / 2)
+    if (waits()) await new Promise((resolve) => setTimeout(resolve, 1))
+  }
+}

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { SerialisedModel } from '../graph/index.js'
 import type { Session } from '../runtime/index.js'
+import { SharedPace } from './pace.js'
 
 interface Shared {
   readonly session: Promise<Session>
@@ -18,6 +19,9 @@ interface Shared {
 export class SessionPool {
   /** Whether runs of different samplers may overlap. */
   readonly concurrent: boolean
+  /** Samplers whose loops go on at the moment, and how they take turns. */
+  readonly stepping = new Set<object>()
+  readonly pace = new SharedPace()
   readonly #shared = new Map<string, Shared>()
   readonly #models = new Map<string, SerialisedModel>()
 

@@ -1,4 +1,4 @@
-import type { Graph, Value } from '../graph/index.js'
+import type { Dim, Graph, Value } from '../graph/index.js'
 
 /** How the rows of a step draw their tokens. Rows of different kinds are not mixed. */
 export type DrawKind = 'plain' | 'greedy' | 'filtered'
@@ -30,23 +30,16 @@ export function blocksOf(vocabSize: number): { readonly blocks: number; readonly
 
 /** Rows lengthened to `length` by a value. */
 function pad(g: Graph, rows: Value, length: number, value: number): Value {
-  const [slots, given] = rows.shape as readonly number[] as [number, number]
-  const spare = slots * (length - given)
-  if (spare === 0) return rows
-  const padding = g.constant(new Float32Array(spare).fill(value), 'float32', [slots, length - given])
+  const [count, given] = rows.shape as [Dim, number]
+  if (length === given) return rows
+  const padding = g.expand(g.constant([value], 'float32', [1, 1]), [count, length - given])
   return g.concat([rows, padding], { axis: 1 })
 }
 
 /** One block of each row: rows [S, n * length], block int32 [S, 1] -> [S, length]. */
 function chosenBlocks(g: Graph, rows: Value, block: Value, length: number): Value {
-  const [slots, width] = rows.shape as readonly number[] as [number, number]
-  const blocks = width / length
-  const starts = g.constant(
-    Int32Array.from({ length: slots }, (_, slot) => slot * blocks),
-    'int32',
-    [slots, 1],
-  )
-  return g.gather(g.reshape(rows, [slots * blocks, length]), column(g, g.add(block, starts)))
+  const [count, width] = rows.shape as [Dim, number]
+  return g.gatherND(g.reshape(rows, [count, width / length, length]), block, { batchDims: 1 })
 }
 
 /** Number of entries of each row that are at most (or below) a limit of that row. values [S, n], limit [S, 1] -> int32 [S, 1]. */
@@ -87,13 +80,13 @@ const column = (g: Graph, value: Value): Value => g.reshape(value, [value.shape[
  * @param inverseTemperature float32 [S], > 0
  */
 export function drawPlain(g: Graph, logits: Value, uniform: Value, inverseTemperature: Value): Draw {
-  const [slots, vocabSize] = logits.shape as readonly number[] as [number, number]
-  const probabilities = g.softmax(g.mul(logits, g.reshape(inverseTemperature, [slots, 1])))
+  const [rows, vocabSize] = logits.shape as [Dim, number]
+  const probabilities = g.softmax(g.mul(logits, g.reshape(inverseTemperature, [rows, 1])))
   const { blocks, length } = blocksOf(vocabSize)
   const padded = pad(g, probabilities, blocks * length, 0)
   const [first, second] = g.split(uniform, [1, 1], { axis: 1 }) as [Value, Value]
 
-  const sums = g.cumSum(g.reduceSum(g.reshape(padded, [slots, blocks, length]), { axes: [2] }), { axis: 1 })
+  const sums = g.cumSum(g.reduceSum(g.reshape(padded, [rows, blocks, length]), { axes: [2] }), { axis: 1 })
   const block = indexOf(g, sums, g.mul(first, last(g, sums)), 'lessOrEqual')
 
   const inside = chosenBlocks(g, padded, block, length)
