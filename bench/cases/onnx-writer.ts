@@ -12,7 +12,7 @@ import {
   stepGraph,
 } from '../../packages/ort/src/sample/graphs.js'
 import { updateGraphs } from '../../packages/ort/src/train/adamw.js'
-import { LORA_DEFAULTS } from '../../packages/ort/src/train/lora.js'
+import { LORA_DEFAULTS } from '../../packages/ort/src/models/lora.js'
 import type { GraphLoss } from '../../packages/ort/src/train/losses.js'
 import { trainingGraph } from '../../packages/ort/src/train/training-graph.js'
 import { defineCase, row, type Side } from '../lib/case.js'

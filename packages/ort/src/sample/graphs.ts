@@ -8,8 +8,8 @@ import { Layers } from '../models/layers.js'
 import type { DecoderWeights } from '../models/layers.js'
 import { FINAL_NORM, headWeightName } from '../models/weights.js'
 import type { Tensor } from '../runtime/index.js'
-import { loraNames } from '../train/lora.js'
-import type { LoraOptions } from '../train/lora.js'
+import { loraNames } from '../models/lora.js'
+import type { LoraOptions } from '../models/lora.js'
 import { drawFiltered, drawGreedy, drawPlain } from './tail.js'
 
 /** A low-rank adapter whose matrices live in tensors: a change of them is seen at the next step. */

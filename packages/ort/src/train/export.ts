@@ -3,7 +3,7 @@ import { exportAdapterFolder, exportModelFolder, type TensorFile } from '../chec
 import { graph } from '../graph/index.js'
 import { linearLayers, modelWeights } from '../models/weights.js'
 import type { Session, Tensor } from '../runtime/types.js'
-import { loraNames, type LoraOptions } from './lora.js'
+import { loraNames, type LoraOptions } from '../models/lora.js'
 import type { ModelCore } from './model-core.js'
 import type { Parameter } from './parameters.js'
 

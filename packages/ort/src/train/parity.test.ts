@@ -9,7 +9,7 @@ import { ModelCore } from './model-core.js'
 import { companions, disposeAll, type Companions, type Parameter } from './parameters.js'
 import { runPasses } from './passes.js'
 import type { GraphLoss } from './losses.js'
-import { checkLora, loraWeights } from './lora.js'
+import { checkLora, loraWeights } from '../models/lora.js'
 
 const TOLERANCE = 1e-4
 const OPTIONS = { gradients: true, activationBytes: 2 ** 30 }

@@ -6,7 +6,7 @@ import { loadKernelTables } from '../graph/testing/kernels.js'
 import { readModelConfig } from '../models/config.js'
 import { FIXTURES } from '../models/testing/fixtures.js'
 import { updateGraphs } from './adamw.js'
-import { LORA_DEFAULTS } from './lora.js'
+import { LORA_DEFAULTS } from '../models/lora.js'
 import type { GraphLoss } from './losses.js'
 import { trainingOutputs } from './training-graph.js'
 

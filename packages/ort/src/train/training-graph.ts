@@ -5,7 +5,7 @@ import type { DecoderWeights } from '../models/layers.js'
 import { headRanges, logprobModel } from './logprob-model.js'
 import { headWeightName, type WeightSpec } from '../models/weights.js'
 import { lossInputs, tokenLosses, type GraphLoss } from './losses.js'
-import { loraNames, type LoraOptions } from './lora.js'
+import { loraNames, type LoraOptions } from '../models/lora.js'
 
 /** Which numbers of a model are trained, and where the others lie. */
 export interface TrainingPlan {

@@ -23,7 +23,7 @@ import {
 } from '../models/testing/fixtures.js'
 import { FINAL_NORM } from '../models/weights.js'
 import { createRuntime, type Runtime, type Session } from '../runtime/index.js'
-import { LORA_DEFAULTS } from './lora.js'
+import { LORA_DEFAULTS } from '../models/lora.js'
 import { VALUE_HEAD_FILE } from './value-client.js'
 import { initialValueHead, VALUE_HEAD, valueGraph, valueHeadWeights, valueOutputs } from './value-head.js'
 
