@@ -95,7 +95,8 @@ export interface Session {
   /**
    * Runs the graph. `outputs` names what to return: a tensor is written in place, null is allocated by the runtime.
    * Outputs that are not named are not returned. Shape inputs of the graph are filled in by the runtime.
-   * A tensor may be input and output at once only where the graph is elementwise in it and `runtime.inPlace` is true.
+   * A tensor may be input and output at once only where `runtime.inPlace` is true and the graph is elementwise in it, or writes it by
+   * GroupQueryAttention, which may be several outputs one after another, each read by the next.
    *
    * An aborted run rejects with the signal's reason, whether or not it got to its end: what its output tensors then
    * hold is undefined. It stops between two nodes of the graph.

@@ -109,13 +109,17 @@ function requests(vocabSize: number): SampleRequest[] {
 }
 
 describe('the same seed', () => {
-  it.each(['none', 'packed'] as const)(
-    'gives the same bits for any number and order of requests, weights %s',
-    async (packing) => {
-      const { fixture, engine } = setUp('qwen2', { packing })
+  it.each([
+    ['none', 3],
+    ['packed', 3],
+    ['none', 17],
+  ] as const)(
+    'gives the same bits for any number and order of requests, weights %s, %d rows',
+    async (packing, slots) => {
+      const { fixture, engine } = setUp('qwen2', { packing, slots })
       const all = requests(fixture.config.vocabSize)
       const alone: SampledSequence[][] = []
-      for (const request of all) alone.push(await setUp('qwen2', { packing }).engine.sample(request))
+      for (const request of all) alone.push(await setUp('qwen2', { packing, slots }).engine.sample(request))
       for (const stride of [1, 3, 7]) {
         const order = all.map((_, n) => (n * stride + 4) % 10)
         const together = await Promise.all(order.map((n) => engine.sample(all[n]!)))

@@ -241,6 +241,7 @@ export class GenerationEngine {
         const steps = this.#strideNow()
         this.#feed(steps)
         await this.#model.step(this.#kind, { used, steps })
+        this.#dropSettled() // before results of other weights are taken for these
         this.#steps += steps
         this.#collect(steps)
       }
@@ -298,7 +299,7 @@ export class GenerationEngine {
     rows.topP[slot] = topP
   }
 
-  /** An idle row repeats token 0 at position 0; nothing reads what it draws. */
+  /** An idle row begins each call with token 0 at position 0; nothing reads what it draws. */
   #free(slot: number): void {
     if (this.#rows[slot]) this.#active--
     this.#rows[slot] = undefined

@@ -110,11 +110,16 @@ export class KvCache {
     }
   }
 
-  /** Copies a row onto another. */
-  move(from: number, to: number): void {
-    const size = this.#config.numKvHeads * this.#capacity * this.#headDim
-    for (const tensor of Object.values(this.#tensors))
-      host(tensor).copyWithin(to * size, from * size, (from + 1) * size)
+  /** Copies the first `length` tokens of a row onto another. */
+  move(from: number, to: number, length: number): void {
+    const { numKvHeads } = this.#config
+    const size = this.#capacity * this.#headDim
+    for (const tensor of Object.values(this.#tensors)) {
+      for (let head = 0; head < numKvHeads; head++) {
+        const start = (from * numKvHeads + head) * size
+        host(tensor).copyWithin((to * numKvHeads + head) * size, start, start + length * this.#headDim)
+      }
+    }
   }
 
   dispose(): void {

@@ -4,10 +4,11 @@ import { readsBriefly } from '../models/execution-plan.js'
 import { ropeTables } from '../models/rope.js'
 import type { RopeTables } from '../models/rope.js'
 import type { BoundRun, Runtime, Session, Tensor } from '../runtime/index.js'
+import { messageOf } from '../runtime/errors.js'
 import { filteredGraph, greedyGraph, prefillGraph, stepGraph, strideGraph, strideSuffix } from './graphs.js'
 import type { SamplerWeights } from './graphs.js'
 import { KvCache, PromptCache } from './kv-cache.js'
-import { Pace } from './pace.js'
+import { type Company, giveTurnWhenDue, Pace } from './pace.js'
 import { Scorer } from './scorer.js'
 import type { SessionFactory } from './sessions.js'
 import type { PrefilledPrompt, StepModel, StepRows } from './step-model.js'
@@ -42,8 +43,9 @@ interface Draw {
 }
 
 /**
- * A decoder on onnxruntime. One session steps all rows, in place on their KV cache, and draws from the whole distribution; greedy and
- * filtered draws are small sessions on the logits that it leaves.
+ * A decoder on onnxruntime. One session steps the first rows, in place on their KV cache, and draws from the whole distribution; another
+ * does several such steps in one run. Greedy and filtered draws are small sessions on the logits that a step leaves of all rows, some
+ * of which may be old: nobody reads what is drawn from those.
  */
 export class OrtStepModel implements StepModel {
   readonly slots: number
@@ -65,7 +67,6 @@ export class OrtStepModel implements StepModel {
   #stride: StepRunner | undefined
   #besideOthers = 0
   #opening: Promise<void> | undefined
-  #failure: { readonly error: unknown } | undefined
   #prefill: Compiled | undefined
 
   constructor(options: OrtStepModelOptions) {
@@ -86,10 +87,11 @@ export class OrtStepModel implements StepModel {
     if (this.#version !== undefined && this.#options.sessions.outdated(this.#version, version)) await this.#close()
     this.#version = version
     this.#level = 0
-    this.#options.sessions.begin(this)
+    this.#company?.enter(this)
     const step = async () => (this.#single ??= await this.#openSingle())
     const prefill = async () => (this.#prefill ??= await this.#compilePrefill())
-    await Promise.all(this.#options.sessions.light ? [step(), prefill()] : [step()])
+    const opened = await Promise.allSettled(this.#options.sessions.light ? [step(), prefill()] : [step()])
+    for (const result of opened) if (result.status === 'rejected') throw result.reason
     this.reserve(1)
   }
 
@@ -109,6 +111,7 @@ export class OrtStepModel implements StepModel {
     const cache = PromptCache.allocate(runtime, config, length)
     if (sessions.waits || !readsBriefly(config, length)) await session.run(feeds, cache.tensors)
     else {
+      await giveTurnWhenDue()
       const bound = session.bind(feeds, cache.tensors)
       try {
         bound.runSync()
@@ -128,7 +131,7 @@ export class OrtStepModel implements StepModel {
   }
 
   move(from: number, to: number): void {
-    this.#cache.move(from, to)
+    this.#cache.move(from, to, this.rows.position[from]!)
   }
 
   span(used: number): number {
@@ -136,11 +139,11 @@ export class OrtStepModel implements StepModel {
   }
 
   get stride(): number {
-    return this.#stride && this.#options.sessions.strides ? STRIDE : 1
+    return this.#stride && this.#isInCompany ? STRIDE : 1
   }
 
   rest(): void {
-    this.#options.sessions.rest(this)
+    this.#company?.leave(this)
   }
 
   async step(kind: DrawKind, { used, steps }: { readonly used: number; readonly steps: number }): Promise<void> {
@@ -149,9 +152,8 @@ export class OrtStepModel implements StepModel {
     let longest = 0
     for (let slot = 0; slot < rows; slot++) if (position[slot]! > longest) longest = position[slot]!
     this.#tensors.totalLength[0] = longest + 1
-    if (this.#failure) throw this.#takeFailure()
     if (steps > 1) return this.#stride!.run(rows)
-    if (kind === 'plain' && this.#options.sessions.strides && ++this.#besideOthers >= BEFORE_STRIDES) {
+    if (kind === 'plain' && this.#isInCompany && ++this.#besideOthers >= BEFORE_STRIDES) {
       this.#opening ??= this.#openStride()
     }
     await this.#single!.run(rows)
@@ -201,16 +203,23 @@ export class OrtStepModel implements StepModel {
     return new StepRunner(compiled, new Pace(sessions.waits), (rows) => this.#views(rows, 1))
   }
 
-  /** Compiled while single steps go on. What goes wrong with it, the next step throws. */
+  get #company(): Company | undefined {
+    return this.#options.sessions.company
+  }
+
+  get #isInCompany(): boolean {
+    return (this.#company?.size ?? 0) > 1
+  }
+
+  /** Compiled while single steps go on, which are enough where it cannot be. */
   async #openStride(): Promise<void> {
-    const { config, sessions } = this.#options
+    const { config, runtime } = this.#options
     try {
       const compiled = await this.#compile('stride', (weights) => strideGraph(config, weights, STRIDE))
-      this.#stride = new StepRunner(compiled, { run: (bound) => sessions.runStride(bound) }, (rows) =>
-        this.#views(rows, STRIDE),
-      )
+      const pace = { run: (bound: BoundRun) => this.#company!.run(bound, runtime.threads) }
+      this.#stride = new StepRunner(compiled, pace, (rows) => this.#views(rows, STRIDE))
     } catch (error) {
-      this.#failure = { error }
+      process.emitWarning(`sampling goes on in single steps, which take longer beside others: ${messageOf(error)}`)
     }
   }
 
@@ -222,13 +231,6 @@ export class OrtStepModel implements StepModel {
     const { sessions } = this.#options
     const model = sessions.graph(name, build)
     return { session: await sessions.create(model, this.#version ?? 0), weights: sessions.inputs(model) }
-  }
-
-  #takeFailure(): unknown {
-    const { error } = this.#failure!
-    this.#failure = undefined
-    this.#opening = undefined
-    return error
   }
 
   /** Tensors of the first rows for so many steps in one run: the caches of all steps are one and the same. */
@@ -252,8 +254,8 @@ export class OrtStepModel implements StepModel {
     await Promise.all([this.#single?.dispose(), this.#stride?.dispose(), this.#prefill?.session.dispose()])
     this.#single = undefined
     this.#opening = undefined
-    this.#failure = undefined
     this.#stride = undefined
+    this.#besideOthers = 0
     this.#prefill = undefined
   }
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { BoundRun } from '../runtime/index.js'
-import { Pace, SharedPace } from './pace.js'
+import { Pace, Company } from './pace.js'
 
 /** What the clock says, in milliseconds: only runs take time, so that a busy machine changes nothing. */
 let now: number
@@ -64,53 +64,81 @@ it('lets timers have their turn every 8 ms', async () => {
 
 describe('runs of loops side by side', () => {
   const turn = () => new Promise(setImmediate)
-  const loop = async (pace: SharedPace, elsewhere: number, { bound, counts }: ReturnType<typeof runOf>) => {
-    for (let i = 0; i < 20; i++) await pace.run(bound, elsewhere)
-    return counts
+  /** Each loop makes 20 runs, on two threads together. */
+  const playAll = (company: Company, loops: readonly ReturnType<typeof runOf>[]) => {
+    loops.forEach((each) => company.enter(each))
+    return Promise.all(
+      loops.map(async (each) => {
+        for (let i = 0; i < 20; i++) await company.run(each.bound, 2)
+        company.leave(each)
+        return each.counts
+      }),
+    )
   }
+  const sum = (counts: readonly { here: number; elsewhere: number }[], where: 'here' | 'elsewhere') =>
+    counts.reduce((total, count) => total + count[where], 0)
 
   it('are made here and elsewhere at once, by no more threads than they may', async () => {
-    const pace = new SharedPace()
     const away = { now: 0, most: 0 }
     const elsewhere = async () => {
       away.most = Math.max(away.most, ++away.now)
       await turn()
       away.now--
     }
-    const loops = Array.from({ length: 3 }, () => runOf(1, 0, elsewhere))
-    const counts = await Promise.all(loops.map((each) => loop(pace, 1, each)))
+    const counts = await playAll(
+      new Company(),
+      Array.from({ length: 3 }, () => runOf(1, 0, elsewhere)),
+    )
     expect(away.most).toBe(1)
-    expect(counts.reduce((sum, { here }) => sum + here, 0)).toBeGreaterThan(20)
-    expect(counts.reduce((sum, { elsewhere: made }) => sum + made, 0)).toBeGreaterThan(10)
+    expect(sum(counts, 'here')).toBeGreaterThan(20)
+    expect(sum(counts, 'elsewhere')).toBeGreaterThan(10)
   })
 
-  it('are all made elsewhere where one would block this thread for long', async () => {
-    const pace = new SharedPace()
-    const loops = [runOf(9, 0, turn), runOf(9, 0, turn)]
-    const [one, other] = await Promise.all(loops.map((each) => loop(pace, 1, each)))
-    expect(one!.here + other!.here).toBe(1)
+  it('are made elsewhere where one would block this thread for long, but for a try now and then', async () => {
+    const counts = await playAll(new Company(), [runOf(9, 0, turn), runOf(9, 0, turn)])
+    expect(sum(counts, 'here')).toBeLessThan(4)
+  })
+
+  it('let loops of another pace give more turns, in which their ends are seen', async () => {
+    const company = new Company()
+    const pace = new Pace()
+    const single = runOf(0.25, 0)
+    for (let i = 0; i < 4; i++) await pace.run(single.bound)
+    let back = 0
+    const other = runOf(1, 0, turn)
+    company.enter(other)
+    company.enter(single)
+    const strides = (async () => {
+      for (; back < 20; back++) await company.run(other.bound, 2)
+    })()
+    for (let i = 0; i < 100; i++) await pace.run(single.bound)
+    expect(back).toBeGreaterThan(10)
+    await strides
   })
 
   it('end the wait for one elsewhere that does not come back', async () => {
     vi.restoreAllMocks() // time passes here
-    const pace = new SharedPace()
+    const company = new Company()
     let release = () => {}
     const stuck = runOf(0, 0, () => new Promise<void>((resolve) => (release = resolve)))
-    const waiting = pace.run(stuck.bound, 1)
     const { bound, counts } = runOf(0, 0)
-    for (let i = 0; i < 3; i++) await pace.run(bound, 1)
+    company.enter(stuck)
+    company.enter(bound)
+    const waiting = company.run(stuck.bound, 2)
+    for (let i = 0; i < 3; i++) await company.run(bound, 2)
     expect(counts.here).toBe(3)
     release()
     await waiting
   })
 
   it('fail as the run fails, and go on', async () => {
-    const pace = new SharedPace()
-    const { bound } = runOf(1, 0)
+    const company = new Company()
+    company.enter({})
+    company.enter({})
+    const { bound, counts } = runOf(1, 0)
     const failing: BoundRun = { ...bound, run: () => Promise.reject(new Error('no memory')) }
-    await expect(pace.run(failing, 1)).rejects.toThrow('no memory')
-    const { counts, bound: next } = runOf(1, 0)
-    await pace.run(next, 1)
+    await expect(company.run(failing, 2)).rejects.toThrow('no memory')
+    await company.run(bound, 2)
     expect(counts).toEqual({ here: 0, elsewhere: 1 })
   })
 })

@@ -68,6 +68,53 @@ it('gives engines that share it the tokens that each draws alone', async () => {
   expect(shared[0]).not.toEqual(shared[1])
 })
 
+it.each(['native', 'binding'] as const)('lets two engines sample side by side for long: %s', async (kind) => {
+  const { config, folder, weights } = await loadFixture('qwen2')
+  const own = await createRuntime({ threads: 2, kind })
+  const tensors = (scale: number) =>
+    new Map(
+      [...weights].map(([name, data]) => [
+        name,
+        own.tensor(
+          'float32',
+          data.map((value) => scale * value),
+          folder.tensors.get(name)!.shape,
+        ),
+      ]),
+    )
+  const options = { runtime: own, config, trained: true, packing: 'none', slots: 8 } as const
+  const pool = new SessionPool({ concurrent: true })
+  const open = (scale: number, shared?: SessionPool) =>
+    createEngine({ ...options, weights: tensors(scale), ...(shared && { pool: shared }) })
+  const request = (seed: number) => ({
+    prompt: Int32Array.from({ length: 3 + 40 * (seed % 2) }, (_, t) => 3 + t),
+    numSamples: 12,
+    maxTokens: 90,
+    stop: [1, 2],
+    seed,
+  })
+  const [one, other] = [open(1, pool), open(1.1, pool)]
+  const together = []
+  for (const seed of [1, 2, 3]) {
+    together.push(...(await Promise.all([one.sample(request(seed)), other.sample(request(seed + 1))])))
+  }
+  const apart = []
+  for (const seed of [1, 2, 3]) {
+    for (const [scale, at] of [
+      [1, seed],
+      [1.1, seed + 1],
+    ] as const) {
+      const engine = open(scale)
+      apart.push(await engine.sample(request(at)))
+      await engine.dispose()
+    }
+  }
+  expect(together).toEqual(apart)
+  expect(pool.company.size).toBe(0)
+  await Promise.all([one.dispose(), other.dispose()])
+  await own.dispose()
+})
+
 it('feeds weights that change, so that engines on different ones share sessions', async () => {
   const { config, folder, weights } = await loadFixture('qwen2')
   const tensors = (scale: number) =>

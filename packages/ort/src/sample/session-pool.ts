@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { SerialisedModel } from '../graph/index.js'
 import type { Session } from '../runtime/index.js'
-import { SharedPace } from './pace.js'
+import { Company } from './pace.js'
 
 interface Shared {
   readonly session: Promise<Session>
@@ -19,9 +19,8 @@ interface Shared {
 export class SessionPool {
   /** Whether runs of different samplers may overlap. */
   readonly concurrent: boolean
-  /** Samplers whose loops go on at the moment, and how they take turns. */
-  readonly stepping = new Set<object>()
-  readonly pace = new SharedPace()
+  /** The samplers that step at the moment. */
+  readonly company = new Company()
   readonly #shared = new Map<string, Shared>()
   readonly #models = new Map<string, SerialisedModel>()
 

@@ -1,8 +1,9 @@
 import type { SerialisedModel } from '../graph/index.js'
 import type { ModelConfig } from '../models/config.js'
 import { packsChangingWeights, samplingThreads } from '../models/execution-plan.js'
-import type { BoundRun, PackedWeights, Runtime, Session, SessionOptions, Tensor } from '../runtime/index.js'
+import type { PackedWeights, Runtime, Session, SessionOptions, Tensor } from '../runtime/index.js'
 import type { SamplerWeights } from './graphs.js'
+import type { Company } from './pace.js'
 import type { SessionPool } from './session-pool.js'
 
 /**
@@ -49,7 +50,8 @@ export class SessionFactory {
 
   /** Whether a run may have to wait for one of another sampler. */
   get waits(): boolean {
-    return this.#pool?.concurrent === false
+    const pool = this.#pool
+    return pool !== undefined && !(pool.concurrent && this.#plan.runtime.kind === 'native')
   }
 
   /** Whether sessions are made so fast that those of a sampler may be made at once. */
@@ -58,28 +60,12 @@ export class SessionFactory {
   }
 
   /**
-   * Whether strides of several steps are worth a graph of their own: where samplers of small models step at the same time, whose single
-   * steps would all be made on one thread because they are shorter than a change of threads. Runs of the `binding` never leave it.
+   * The samplers beside which strides of several steps are worth a graph of their own: those of small models, whose single steps would
+   * all be made on one thread because they are shorter than a change of threads. Runs of the `binding` never leave it.
    */
-  get strides(): boolean {
+  get company(): Company | undefined {
     const { runtime } = this.#plan
-    return this.light && runtime.threads > 1 && runtime.kind === 'native' && this.#pool!.stepping.size > 1
-  }
-
-  /** A sampler begins to step. */
-  begin(sampler: object): void {
-    this.#pool?.stepping.add(sampler)
-  }
-
-  /** It has no more steps to make. */
-  rest(sampler: object): void {
-    this.#pool?.stepping.delete(sampler)
-  }
-
-  /** Makes a stride beside those of others. */
-  async runStride(bound: BoundRun): Promise<void> {
-    const { stepping, pace } = this.#pool!
-    await pace.run(bound, Math.min(this.#plan.runtime.threads, stepping.size) - 1)
+    return this.light && runtime.threads > 1 && runtime.kind === 'native' ? this.#pool?.company : undefined
   }
 
   /** The weights as graphs take them: those that change are inputs where other samplers, on other weights, share the sessions. */

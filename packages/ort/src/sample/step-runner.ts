@@ -12,12 +12,12 @@ export interface RowViews {
   readonly outputs: Readonly<Record<string, Tensor>>
 }
 
-/** Runs a graph on the first rows of tensors, bound to them for as long as their number stays the same. */
+/** Runs a graph on the first rows of tensors, bound to them once for each number of rows. */
 export class StepRunner {
   readonly #compiled: Compiled
   readonly #pace: { run(bound: BoundRun): Promise<void> }
   readonly #views: (rows: number) => RowViews
-  #bound: { readonly rows: number; readonly run: BoundRun } | undefined
+  readonly #bound = new Map<number, BoundRun>()
 
   constructor(compiled: Compiled, pace: { run(bound: BoundRun): Promise<void> }, views: (rows: number) => RowViews) {
     this.#compiled = compiled
@@ -26,15 +26,15 @@ export class StepRunner {
   }
 
   async run(rows: number): Promise<void> {
-    if (this.#bound?.rows !== rows) this.unbind()
-    this.#bound ??= { rows, run: this.#bind(rows) }
-    await this.#pace.run(this.#bound.run)
+    const bound = this.#bound.get(rows) ?? this.#bind(rows)
+    this.#bound.set(rows, bound)
+    await this.#pace.run(bound)
   }
 
   /** Forgets the tensors: others are asked for at the next run. */
   unbind(): void {
-    this.#bound?.run.dispose()
-    this.#bound = undefined
+    for (const bound of this.#bound.values()) bound.dispose()
+    this.#bound.clear()
   }
 
   async dispose(): Promise<void> {

@@ -58,6 +58,7 @@ describe('micro-batches side by side', () => {
     for (const { core, parameters } of [two, three]) {
       const sessions = vi.spyOn(core, 'session')
       const got = await runPasses(core, parameters, data, LOSS, OPTIONS)
+      expect(sessions.mock.calls.length).toBeGreaterThanOrEqual(core.lanes)
       expect(sessions.mock.calls.length % core.lanes).toBe(0)
       expect(sessions.mock.calls.every(([, , , inLane]) => inLane)).toBe(true)
       sessions.mockRestore()

@@ -207,7 +207,7 @@ export class ModelCore {
     else disposeAll(gradients.values())
   }
 
-  /** Buffers that are in use at a time: each lane of each client that trains sums up in one and runs into another. */
+  /** Most buffers that are in use at a time: each lane of each client that may train sums up in one and runs into another. */
   get #wantedGradients(): number {
     return 2 * this.lanes * (this.#threads.concurrent ? this.#users : 1)
   }
