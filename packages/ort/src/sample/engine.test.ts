@@ -344,6 +344,17 @@ describe('versions', () => {
     expect(model.live).toBe(0)
   })
 
+  it('takes nothing of a step in which the version moves, not even the last of a completion', async () => {
+    let version = 0
+    const { engine, model } = setUp(2, { version: () => version })
+    model.beforeStep = (step) => {
+      if (step === 5) version = 1
+    }
+    await expect(engine.sampler().sample(request({ maxTokens: 6 }))).rejects.toThrow(StaleSamplerError)
+    expect(engine.counts.tokens).toBe(5)
+    expect((await engine.sampler().sample(request({ maxTokens: 6 })))[0]!.policyVersion).toBe(1)
+  })
+
   it('rejects what is pending when a sampler or the engine is disposed', async () => {
     const { engine } = setUp(1)
     const [one, two] = [engine.sampler(), engine.sampler()]

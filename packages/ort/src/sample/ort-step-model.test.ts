@@ -138,6 +138,22 @@ it('goes on in single steps, and says why, where there can be no strides', async
   await model.dispose()
 })
 
+it('leaves no session behind where one of its first cannot be made', async () => {
+  const { model, pool } = await setUp('qwen2')
+  await model.release()
+  const acquire = pool.acquire.bind(pool)
+  let made = 0
+  let left = 0
+  pool.acquire = async (graph, make) => {
+    if (made++ === 0) throw new Error('no memory')
+    const session = await acquire(graph, make)
+    return { ...session, dispose: () => (left++, session.dispose()) }
+  }
+  await expect(model.prepare(1)).rejects.toThrow('no memory')
+  await model.dispose()
+  expect([made, left]).toEqual([2, 1])
+})
+
 it('keeps what a row holds when it is moved, and when the cache grows', async () => {
   const { model } = await setUp('llama3')
   const { rows } = model

@@ -51,14 +51,25 @@ it('does not keep a session that could not be made', async () => {
   await session.dispose()
 })
 
-it('gives engines that share it the tokens that each draws alone', async () => {
+it.each([
+  ['plain', {}],
+  ['greedy', { temperature: 0 }],
+  ['filtered', { topK: 9 }],
+])('gives engines that share it the tokens that each draws alone: %s', async (_, kind) => {
   const { config, folder } = await loadFixture('qwen2')
   const weights = new Map([...folder.tensors.keys()].map((name) => [name, folder.file(name)!]))
   const draw = async (engines: number, pool?: SessionPool) => {
     const made = Array.from({ length: engines }, () =>
       createEngine({ runtime, config, weights, slots: 2, maxLength: 32, packing: 'packed', ...(pool && { pool }) }),
     )
-    const request = (seed: number) => ({ prompt: Int32Array.of(5, 6, 7), numSamples: 3, maxTokens: 9, seed })
+    const request = (seed: number) => ({
+      prompt: Int32Array.of(5, 6, 7 + seed),
+      numSamples: 3,
+      maxTokens: 20,
+      seed,
+      stop: [],
+      ...kind,
+    })
     const all = await Promise.all(made.map((engine, i) => engine.sample(request(i))))
     await Promise.all(made.map((engine) => engine.dispose()))
     return all.map((sequences) => sequences.map(({ tokens }) => [...tokens]))
