@@ -1,11 +1,13 @@
-import { DisposedError, InvalidInputError, SelfplayError, StaleSamplerError } from '@selfplay/engine'
+import { DisposedError, InvalidInputError, SelfplayError } from '@selfplay/engine'
 import type { CallOptions, SampledSequence, SampleRequest, SamplingClient } from '@selfplay/engine'
 import { AbortListeners } from './abort-listeners.js'
 import { Group } from './group.js'
 import type { Completion } from './group.js'
+import { LiveSampler, staleError } from './live-sampler.js'
 import { PromptStore } from './prompts.js'
 import { derivedSeed } from './random.js'
 import { checkIds, checkRequest } from './request.js'
+import { Rows } from './rows.js'
 import type { StepModel } from './step-model.js'
 import { StopFinder } from './stop.js'
 import type { Decode } from './stop.js'
@@ -59,12 +61,11 @@ export class GenerationEngine {
   readonly #stop: readonly (number | string)[]
   readonly #finder: StopFinder | undefined
   readonly #version: () => number
-  readonly #rows: (Completion | undefined)[]
+  readonly #rows: Rows
   readonly #queue: Group[] = []
   readonly #open = new Set<Group>()
   readonly #prompts = new PromptStore()
   readonly #aborts = new AbortListeners()
-  #active = 0
   #kind: DrawKind = 'plain'
   #requests = 0
   #steps = 0
@@ -85,7 +86,7 @@ export class GenerationEngine {
     this.#stop = options.stop ?? []
     this.#finder = options.decode && new StopFinder(options.decode)
     this.#version = options.version ?? (() => 0)
-    this.#rows = Array.from({ length: model.slots }, () => undefined)
+    this.#rows = new Rows(model)
   }
 
   get contextLength(): number {
@@ -236,10 +237,10 @@ export class GenerationEngine {
       for (;;) {
         this.#dropSettled()
         await this.#admit()
-        if (this.#active === 0) return
-        const used = this.#closeRanks()
-        const steps = this.#strideNow()
-        this.#feed(steps)
+        if (this.#rows.active === 0) return
+        const used = this.#rows.closeRanks()
+        const steps = this.#kind === 'plain' ? this.#rows.stride : 1
+        this.#rows.feed(steps)
         await this.#model.step(this.#kind, { used, steps })
         this.#dropSettled() // before results of other weights are taken for these
         this.#steps += steps
@@ -247,7 +248,7 @@ export class GenerationEngine {
       }
     } catch (error) {
       this.#failAll(error instanceof SelfplayError ? error : new SamplingError(error))
-      this.#rows.forEach((_, slot) => this.#free(slot))
+      this.#rows.freeAll()
     } finally {
       this.#model.rest()
     }
@@ -260,24 +261,21 @@ export class GenerationEngine {
       this.#seenVersion = now
       for (const group of this.#open) if (group.version !== now) group.fail(staleError(group.version, now))
     }
-    for (let slot = 0; slot < this.#rows.length; slot++) if (this.#rows[slot]?.group.settled) this.#free(slot)
+    this.#rows.freeSettled()
   }
 
   /** Free rows go to waiting completions, first come first served, as long as they are of the kind that runs. */
   async #admit(): Promise<void> {
-    while (this.#active < this.#rows.length) {
+    while (this.#rows.active < this.#model.slots) {
       const group = this.#nextGroup()
-      if (!group || (this.#active > 0 && group.kind !== this.#kind)) return
+      if (!group || (this.#rows.active > 0 && group.kind !== this.#kind)) return
       const prefilled = await this.#prompts.get(group, (prompt) => {
         this.#prefills++
         return this.#model.prefill(prompt)
       })
       if (!prefilled || !group.waiting) continue // aborted meanwhile
       this.#kind = group.kind
-      const slot = this.#rows.indexOf(undefined)
-      this.#model.reserve(group.task.prompt.length)
-      this.#model.load(slot, prefilled)
-      this.#occupy(slot, group.start())
+      this.#rows.occupy(group.start(), prefilled)
       if (!group.waiting) this.#prompts.release(group)
     }
   }
@@ -287,89 +285,13 @@ export class GenerationEngine {
     return this.#queue[0]
   }
 
-  #occupy(slot: number, completion: Completion): void {
-    const { rows } = this.#model
-    const { prompt, temperature, topK, topP } = completion.group.task
-    this.#rows[slot] = completion
-    this.#active++
-    rows.token[slot] = prompt[prompt.length - 1] ?? 0
-    rows.position[slot] = prompt.length - 1
-    rows.inverseTemperature[slot] = temperature === 0 ? 1 : 1 / temperature
-    rows.topK[slot] = topK
-    rows.topP[slot] = topP
-  }
-
-  /** An idle row begins each call with token 0 at position 0; nothing reads what it draws. */
-  #free(slot: number): void {
-    if (this.#rows[slot]) this.#active--
-    this.#rows[slot] = undefined
-    this.#reset(slot)
-  }
-
-  #reset(slot: number): void {
-    const { rows } = this.#model
-    rows.token[slot] = 0
-    rows.position[slot] = 0
-    rows.inverseTemperature[slot] = 1
-    rows.topK[slot] = 1
-    rows.topP[slot] = 1
-  }
-
-  /** Moves rows in use to the front where that makes steps shorter; how many are at the front at most. */
-  #closeRanks(): number {
-    const used = this.#rows.findLastIndex((completion) => completion !== undefined) + 1
-    const span = this.#model.span(this.#active)
-    if (this.#model.span(used) === span) return used
-    for (let from = span; from < used; from++) if (this.#rows[from]) this.#move(from, this.#rows.indexOf(undefined))
-    return span
-  }
-
-  #move(from: number, to: number): void {
-    const { rows } = this.#model
-    this.#model.move(from, to)
-    this.#rows[to] = this.#rows[from]
-    for (const values of [rows.token, rows.position, rows.inverseTemperature, rows.topK, rows.topP])
-      values[to] = values[from]!
-    this.#rows[from] = undefined
-    this.#reset(from)
-  }
-
-  /**
-   * Steps of the next call: several where the model can, as long as the context has room for them and some row has use for them all. What
-   * is drawn for a row after its end is dropped, and a completion that waits for it begins that much later.
-   */
-  #strideNow(): number {
-    const { stride, contextLength, rows } = this.#model
-    if (stride === 1 || this.#kind !== 'plain') return 1
-    let useful = false
-    for (let slot = 0; slot < this.#rows.length; slot++) {
-      const completion = this.#rows[slot]
-      if (!completion) continue
-      if ((rows.position[slot] ?? 0) + stride > contextLength) return 1
-      if (completion.left >= stride) useful = true
-    }
-    return useful ? stride : 1
-  }
-
-  /** Draws the random numbers of all rows for so many steps, and makes room for their tokens. */
-  #feed(steps: number): void {
-    const { rows } = this.#model
-    let longest = 0
-    for (let slot = 0; slot < this.#rows.length; slot++) {
-      const stream = this.#rows[slot]?.stream
-      if (!stream) continue
-      const position = rows.position[slot] ?? 0
-      if (position > longest) longest = position
-      for (let n = 0; n < steps; n++) stream.draw(position + 1 + n, rows.uniform, 2 * (slot * steps + n))
-    }
-    this.#model.reserve(longest + steps)
-  }
-
   #collect(steps: number): void {
-    for (let slot = 0; slot < this.#rows.length; slot++) {
-      const completion = this.#rows[slot]
+    for (let slot = 0; slot < this.#model.slots; slot++) {
+      const completion = this.#rows.owner(slot)
       if (!completion || completion.group.settled) continue
-      for (let n = 0; n < steps && this.#rows[slot]; n++) this.#take(completion, slot, slot * steps + n)
+      for (let n = 0; n < steps && this.#rows.owner(slot); n++) {
+        this.#take(completion, slot, slot * steps + n)
+      }
     }
   }
 
@@ -380,13 +302,9 @@ export class GenerationEngine {
     const token = rows.drawn[at] ?? 0
     const keptMass = this.#kind === 'filtered' ? (rows.keptMass[slot] ?? NaN) : 1
     const reason = this.#push(completion, token, Math.log(rows.probability[at] ?? NaN), keptMass)
-    if (reason) {
-      this.#free(slot)
-      if (reason !== 'failed') completion.group.finish(completion, reason)
-      return
-    }
-    rows.token[slot] = token
-    rows.position[slot]!++
+    if (!reason) return this.#rows.advance(slot, token)
+    this.#rows.free(slot)
+    if (reason !== 'failed') completion.group.finish(completion, reason)
   }
 
   #push(
@@ -401,47 +319,5 @@ export class GenerationEngine {
       completion.group.fail(error)
       return 'failed'
     }
-  }
-}
-
-function staleError(version: number, now: number): StaleSamplerError {
-  return new StaleSamplerError(
-    `this sampler reads the weights of step ${version}, but they are at step ${now} now: ask the training client for a new sampler`,
-    { version, now },
-  )
-}
-
-/** The weights of one version, as long as they last. */
-class LiveSampler implements SamplingClient {
-  readonly policyVersion: number
-  readonly #engine: GenerationEngine
-  readonly #disposal = new AbortController()
-
-  constructor(engine: GenerationEngine, version: number) {
-    this.#engine = engine
-    this.policyVersion = version
-  }
-
-  get contextLength(): number {
-    return this.#engine.contextLength
-  }
-
-  async sample(request: SampleRequest, options: CallOptions = {}): Promise<SampledSequence[]> {
-    return this.#engine.sample(request, { signal: this.#signal(options.signal) }, this.policyVersion)
-  }
-
-  async logprobs(
-    tokens: Int32Array,
-    options: CallOptions & { readonly temperature?: number } = {},
-  ): Promise<Float32Array> {
-    return this.#engine.logprobs(tokens, { ...options, signal: this.#signal(options.signal) }, this.policyVersion)
-  }
-
-  async dispose(): Promise<void> {
-    this.#disposal.abort(new DisposedError('the sampler was disposed'))
-  }
-
-  #signal(signal: AbortSignal | undefined): AbortSignal {
-    return signal ? AbortSignal.any([signal, this.#disposal.signal]) : this.#disposal.signal
   }
 }

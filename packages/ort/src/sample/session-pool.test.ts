@@ -1,6 +1,6 @@
 import { DisposedError } from '@selfplay/engine'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { loadFixture } from '../models/testing/fixtures.js'
+import { loadFixture, type Fixture } from '../models/testing/fixtures.js'
 import { graph } from '../graph/index.js'
 import { createRuntime, type BoundRun, type Runtime } from '../runtime/index.js'
 import { createEngine } from './create.js'
@@ -12,6 +12,15 @@ beforeAll(async () => {
   runtime = await createRuntime({ threads: 1 })
 })
 afterAll(() => runtime.dispose())
+
+/** The weights of a fixture times a number. */
+const scaled = (on: Runtime, { weights, folder }: Fixture, scale: number) =>
+  new Map(
+    [...weights].map(([name, data]) => {
+      const values = data.map((value) => scale * value)
+      return [name, on.tensor('float32', values, folder.tensors.get(name)!.shape)]
+    }),
+  )
 
 function doubling(factor: number) {
   const g = graph({ providers: ['cpu'] })
@@ -80,23 +89,13 @@ it.each([
 })
 
 it.each(['native', 'binding'] as const)('lets two engines sample side by side for long: %s', async (kind) => {
-  const { config, folder, weights } = await loadFixture('qwen2')
+  const fixture = await loadFixture('qwen2')
+  const { config } = fixture
   const own = await createRuntime({ threads: 2, kind })
-  const tensors = (scale: number) =>
-    new Map(
-      [...weights].map(([name, data]) => [
-        name,
-        own.tensor(
-          'float32',
-          data.map((value) => scale * value),
-          folder.tensors.get(name)!.shape,
-        ),
-      ]),
-    )
   const options = { runtime: own, config, trained: true, packing: 'none', slots: 8 } as const
   const pool = new SessionPool({ concurrent: true })
   const open = (scale: number, shared?: SessionPool) =>
-    createEngine({ ...options, weights: tensors(scale), ...(shared && { pool: shared }) })
+    createEngine({ ...options, weights: scaled(own, fixture, scale), ...(shared && { pool: shared }) })
   const request = (seed: number) => ({
     prompt: Int32Array.from({ length: 3 + 40 * (seed % 2) }, (_, t) => 3 + t),
     numSamples: 12,
@@ -127,21 +126,11 @@ it.each(['native', 'binding'] as const)('lets two engines sample side by side fo
 })
 
 it('feeds weights that change, so that engines on different ones share sessions', async () => {
-  const { config, folder, weights } = await loadFixture('qwen2')
-  const tensors = (scale: number) =>
-    new Map(
-      [...weights].map(([name, data]) => [
-        name,
-        runtime.tensor(
-          'float32',
-          data.map((value) => scale * value),
-          folder.tensors.get(name)!.shape,
-        ),
-      ]),
-    )
+  const fixture = await loadFixture('qwen2')
+  const { config } = fixture
   const open = (scale: number, pool?: SessionPool) => {
     let version = 0
-    const own = tensors(scale)
+    const own = scaled(runtime, fixture, scale)
     const options = { runtime, config, slots: 2, maxLength: 32, trained: true, ...(pool && { pool }) }
     const engine = createEngine({ ...options, weights: own, version: () => version })
     const step = () => {
