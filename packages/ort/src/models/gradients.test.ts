@@ -91,7 +91,7 @@ async function runLoss(
   const model = logprobModel(g, config, parameterWeights(g), headChunks)
   const dLogprobs = slopes[loss](g, model)
   const wanted = (names ?? modelWeights(config).map(({ name }) => name)).map((name) => g.named(name)!)
-  const { gradients } = model.gradients(dLogprobs, wanted)
+  const { gradients } = model.backward(dLogprobs, wanted).gradients
   const at = scored(fixture)
   const outputs = g.outputs({ logprobs: model.logprobs, ...gradients })
   const feeds = { ...feedsOf(fixture, at), ...Object.fromEntries(fixture.weights) }
@@ -130,10 +130,8 @@ describe.each(FIXTURES)('%s', (name) => {
     const weights: DecoderWeights = { ...frozenWeights(g), lora: lora(g) }
     const model = logprobModel(g, config, weights, 1)
     const at = scored(fixture)
-    const { gradients } = model.gradients(
-      slopes.ce(g),
-      [...matrices.keys()].map((key) => g.named(key)!),
-    )
+    const adapters = [...matrices.keys()].map((key) => g.named(key)!)
+    const { gradients } = model.backward(slopes.ce(g), adapters).gradients
     const outputs = g.outputs({ logprobs: model.logprobs, ...gradients })
     const feeds = { ...feedsOf(fixture, at), ...Object.fromEntries(matrices) }
     const options = { weights: weightTensors(runtime, fixture) }

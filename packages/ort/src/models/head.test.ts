@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { ancestors, graph, type Node } from '../graph/index.js'
+import { ancestors, type Graph, graph, type Node, type Value } from '../graph/index.js'
 import { createRuntime, type Runtime } from '../runtime/index.js'
-import { headInputs, logprobHead } from './head.js'
+import { headInputs, logprobHead, trainedHead } from './head.js'
 import { distance, runOnce } from './testing/fixtures.js'
 
 let runtime: Runtime
@@ -52,85 +52,112 @@ function reference() {
   return { logprobs, entropy, dHidden, dMatrix }
 }
 
-async function run(sizes: readonly number[], scale = 1) {
+const heads = {
+  'without a gradient': (g: Graph, rows: Value, chunks: readonly Value[]): Record<string, Value> => {
+    const { logprobs, entropy, logSumExp } = logprobHead(g, rows, chunks, headInputs(g))
+    return { logprobs, entropy, logSumExp }
+  },
+  'with a gradient': (g: Graph, rows: Value, chunks: readonly Value[]): Record<string, Value> => {
+    const head = trainedHead(g, rows, chunks, headInputs(g))
+    const { hidden: dHidden, entropy, chunks: parts } = head.backward(g.input('d_logprobs', 'float32', ['n']))
+    const gradients = Object.fromEntries(parts.map((part, i) => [`dChunk_${i}`, part!]))
+    return { logprobs: head.logprobs, entropy, logSumExp: head.logSumExp, dHidden, ...gradients }
+  },
+}
+type Kind = keyof typeof heads
+
+async function run(kind: Kind, sizes: readonly number[], scale = 1) {
   const g = graph()
   const rows = g.input('hidden', 'float32', ['n', H])
   const chunks = sizes.map((size, i) => g.parameter(`chunk_${i}`, 'float32', [size, H]))
-  const head = logprobHead(g, rows, chunks, headInputs(g))
-  const back = head.backward(g.input('d_logprobs', 'float32', ['n']))
-  const model = g.outputs({
-    logprobs: head.logprobs,
-    entropy: head.entropy,
-    total: head.logSumExp,
-    dHidden: back.hidden,
-    ...Object.fromEntries(back.chunks.map((chunk, i) => [`dChunk_${i}`, chunk!])),
-  })
+  const model = g.outputs(heads[kind](g, rows, chunks))
   const starts = sizes.map((_, i) => sizes.slice(0, i).reduce((a, b) => a + b, 0))
   const feeds = {
     hidden: hidden.map((x) => x * scale),
     targets,
     inverse_temperature: inverseTemperature,
-    d_logprobs: dLogprobs,
+    ...(kind === 'with a gradient' && { d_logprobs: dLogprobs }),
     ...Object.fromEntries(
       sizes.map((size, i) => [`chunk_${i}`, matrix.slice(starts[i]! * H, (starts[i]! + size) * H)]),
     ),
   }
-  const out = await runOnce(runtime, model, feeds, { n: N })
-  return { ...out, dMatrix: sizes.flatMap((_, i) => [...out[`dChunk_${i}`]!]) } as Record<string, ArrayLike<number>>
+  const out = (await runOnce(runtime, model, feeds, { n: N })) as Record<string, ArrayLike<number>>
+  if (kind === 'with a gradient') out.dMatrix = sizes.flatMap((_, i) => Array.from(out[`dChunk_${i}`]!))
+  return out
 }
 
-describe.each([[[V]], [[11, 12]], [[5, 6, 1, 11]]])('chunks of %j', (sizes) => {
-  it('gives log-probs, entropy and gradients of a softmax at each temperature', async () => {
-    const out = await run(sizes)
-    const want = reference()
-    expect(distance(out.logprobs!, want.logprobs)).toBeLessThan(2e-6)
-    expect(distance(out.entropy!, want.entropy)).toBeLessThan(2e-6)
-    expect(distance(out.dHidden!, want.dHidden)).toBeLessThan(2e-6)
-    expect(distance(out.dMatrix!, want.dMatrix)).toBeLessThan(2e-6)
-  })
+const kinds = Object.keys(heads) as Kind[]
+const cuts = [[V], [11, 12], [5, 6, 1, 11]]
 
-  it('stays finite where logits are far apart', async () => {
-    const out = await run(sizes, 1000)
-    for (const name of ['logprobs', 'entropy', 'total', 'dHidden', 'dMatrix']) {
-      expect(Array.from(out[name]!).every(Number.isFinite)).toBe(true)
-    }
-    expect(Math.max(...Array.from(out.logprobs!))).toBeLessThanOrEqual(0)
-    expect(Math.min(...Array.from(out.logprobs!))).toBeLessThan(-1000)
-  })
-})
-
-describe('the graph of a head in chunks', () => {
-  const build = (kinds: readonly ('parameter' | 'weight')[]) => {
-    const g = graph()
-    const chunks = kinds.map((kind, i) => g[kind](`chunk_${i}`, 'float32', [6 + i, H]))
-    const head = logprobHead(g, g.input('hidden', 'float32', ['n', H]), chunks, headInputs(g))
-    const back = head.backward(g.input('d_logprobs', 'float32', ['n']))
-    const nodes = ancestors([head.logprobs, head.entropy, back.hidden, ...back.chunks.filter((chunk) => !!chunk)])
-    return { back, nodes }
-  }
-
-  it('holds the logits of one chunk at a time: the next ones wait for all that is made of them', () => {
-    const { nodes } = build(['parameter', 'parameter', 'parameter'])
-    const isLogits = ({ inputs, params }: Node) =>
-      (params as { transB?: boolean }).transB === true && inputs[1]?.name.startsWith('chunk_') === true
-    const logits = nodes.filter((node) => node.op === 'Gemm' && isLogits(node))
-    expect(logits.length).toBe(6)
-    logits.slice(1).forEach((next, i) => {
-      const before = new Set(ancestors(next.outputs))
-      const earlier = logits[i]!.outputs[0]!
-      const size = earlier.shape[1]
-      const large = nodes.filter(({ id, outputs }) => id <= next.id && outputs[0]!.shape.at(-1) === size)
-      const readers = nodes.filter(({ inputs }) =>
-        inputs.some((input) => large.some((one) => one.outputs[0] === input)),
-      )
-      const late = readers.filter((node) => node.id < next.id && !before.has(node))
-      expect(late.map(({ op }) => op)).toEqual([])
+describe.each(kinds.flatMap((kind) => cuts.map((sizes) => [kind, sizes] as const)))(
+  '%s, chunks of %j',
+  (kind, sizes) => {
+    it('gives log-probs, entropy and gradients of a softmax at each temperature', async () => {
+      const out = await run(kind, sizes)
+      const want = reference()
+      expect(distance(out.logprobs!, want.logprobs)).toBeLessThan(2e-6)
+      // With a gradient it is a difference of numbers as large as the logits, 30 here.
+      expect(distance(out.entropy!, want.entropy)).toBeLessThan(kind === 'with a gradient' ? 1e-5 : 2e-6)
+      if (kind === 'without a gradient') return
+      expect(distance(out.dHidden!, want.dHidden)).toBeLessThan(2e-6)
+      expect(distance(out.dMatrix!, want.dMatrix)).toBeLessThan(2e-6)
     })
+
+    it('stays finite where logits are far apart', async () => {
+      const out = await run(kind, sizes, 1000)
+      for (const values of Object.values(out)) expect(Array.from(values).every(Number.isFinite)).toBe(true)
+      expect(Math.max(...Array.from(out.logprobs!))).toBeLessThanOrEqual(0)
+      expect(Math.min(...Array.from(out.logprobs!))).toBeLessThan(-1000)
+      expect(Math.min(...Array.from(out.entropy!))).toBeGreaterThanOrEqual(0)
+    })
+  },
+)
+
+const isLogits = ({ inputs, op, params }: Node) =>
+  op === 'Gemm' && (params as { transB?: boolean }).transB === true && inputs[1]?.name.startsWith('chunk_') === true
+
+function build(kind: Kind, chunks: readonly ('parameter' | 'weight')[]) {
+  const g = graph()
+  const values = chunks.map((role, i) => g[role](`chunk_${i}`, 'float32', [6 + i, H]))
+  const outputs = heads[kind](g, g.input('hidden', 'float32', ['n', H]), values)
+  const made = Object.values(outputs).filter((value) => value !== undefined)
+  return { outputs, nodes: ancestors(made) }
+}
+
+describe('the graph of a head', () => {
+  it.each(kinds)(
+    '%s holds the logits of one chunk at a time: the next ones wait for all that is made of them',
+    (kind) => {
+      const { nodes } = build(kind, ['parameter', 'parameter', 'parameter'])
+      const logits = nodes.filter(isLogits)
+      expect(logits.length).toBe(kind === 'with a gradient' ? 6 : 3)
+      logits.slice(1).forEach((next, i) => {
+        const before = new Set(ancestors(next.outputs))
+        const earlier = logits[i]!.outputs[0]!
+        const size = earlier.shape[1]
+        const large = nodes.filter(({ id, outputs }) => id <= next.id && outputs[0]!.shape.at(-1) === size)
+        const readers = nodes.filter(({ inputs }) =>
+          inputs.some((input) => large.some((one) => one.outputs[0] === input)),
+        )
+        const late = readers.filter((node) => node.id < next.id && !before.has(node))
+        expect(late.map(({ op }) => op)).toEqual([])
+      })
+    },
+  )
+
+  it('with a gradient makes the exponentials where the logits were: nothing reads what a step overwrites after it', () => {
+    const { nodes } = build('with a gradient', ['parameter'])
+    const readersOf = (node: Node) => nodes.filter(({ inputs }) => inputs.includes(node.outputs[0]!))
+    const logits = nodes.find(isLogits)!
+    const shifted = readersOf(logits).find(({ op }) => op === 'Sub')!
+    const before = new Set(ancestors(shifted.outputs))
+    expect(readersOf(logits).filter((reader) => !before.has(reader))).toEqual([])
+    expect(readersOf(shifted).map(({ op }) => op)).toEqual(['Exp'])
   })
 
   it('spends nothing on the gradient of frozen chunks', () => {
-    const { back, nodes } = build(['weight', 'parameter'])
-    expect(back.chunks.map((chunk) => chunk?.shape)).toEqual([undefined, [7, H]])
+    const { outputs, nodes } = build('with a gradient', ['weight', 'parameter'])
+    expect([outputs.dChunk_0?.shape, outputs.dChunk_1?.shape]).toEqual([undefined, [7, H]])
     const products = nodes.filter((node) => node.op === 'Gemm' && (node as Node<'Gemm'>).params.transA)
     expect(products.length).toBe(1)
   })

@@ -16,28 +16,50 @@ export function headInputs(g: Graph): HeadInputs {
   }
 }
 
-/** Gradients of sum(dLogprobs * logprobs). */
+/** What every head computes; each float32 [n]. */
+interface Scores {
+  /** log p(target). */
+  readonly logprobs: Value
+  /** log of the sum of exp(logits * inverse temperature). */
+  readonly logSumExp: Value
+}
+
+/** A head without a gradient. */
+export interface Head extends Scores {
+  /** Entropy of the whole distribution, in nats, float32 [n]. */
+  readonly entropy: Value
+}
+
+/** A head with a gradient. */
+export interface TrainedHead extends Scores {
+  /** dLogprobs: float32 [n]. */
+  backward(dLogprobs: Value): HeadGradients
+}
+
+/** Gradients of sum(dLogprobs * logprobs), and what comes out of them. */
 export interface HeadGradients {
   /** With respect to the hidden rows, float32 [n, hidden]. */
   readonly hidden: Value
   /** With respect to each chunk of the head matrix; undefined for frozen weights. */
   readonly chunks: readonly (Value | undefined)[]
-}
-
-/** What a head computes; each float32 [n]. */
-export interface Head {
-  /** log p(target). */
-  readonly logprobs: Value
-  /** Entropy of the whole distribution, in nats. */
+  /** Entropy of the whole distribution, in nats, float32 [n]. */
   readonly entropy: Value
-  /** log of the sum of exp(logits * inverse temperature). */
-  readonly logSumExp: Value
-  /** dLogprobs: float32 [n]. */
-  backward(dLogprobs: Value): HeadGradients
 }
 
 /**
- * Log-probs of targets under softmax(invT * h W^T), with a gradient written by hand.
+ * Log-probs of targets under softmax(invT * h W^T), and its entropy.
+ *
+ * @param hidden rows after the final norm, float32 [n, hidden]
+ * @param chunks the head matrix [vocabulary, hidden], cut into consecutive rows: float32 [size, hidden] each
+ */
+export function logprobHead(g: Graph, hidden: Value, chunks: readonly Value[], inputs: HeadInputs): Head {
+  const { scores, logTotal, total, pieces } = forward(g, hidden, chunks, inputs, weightedSums)
+  const weighted = combine(g, pieces).weighted!
+  return { ...scores, entropy: g.reshape(g.sub(logTotal, g.div(weighted, total)), ['n']) }
+}
+
+/**
+ * The same with a gradient written by hand.
  *
  * With p the softmax and e_t the one-hot target, d logp / d logits = e_t - p. The gradients are taken as
  * dh = invT * dlogp * (W_t - p W) and dW = (e_t - p)^T (dlogp * invT * h): row scales go to the small side of each
@@ -45,31 +67,14 @@ export interface Head {
  * reused. With several, nothing of size [n, vocabulary] lives: the forward pass keeps a few numbers per row, and the
  * backward pass computes each chunk's p anew as exp(h W^T - logSumExp).
  *
- * @param hidden rows after the final norm, float32 [n, hidden]
- * @param chunks the head matrix [vocabulary, hidden], cut into consecutive rows: float32 [size, hidden] each
+ * With p W at hand, the mean logit is invT * h (p W)^T, and the entropy logSumExp less that: without a pass of its own over
+ * [n, vocabulary], so that the exponentials can have the memory of the logits. It is off by rounding of the logits' size.
  */
-export function logprobHead(g: Graph, hidden: Value, chunks: readonly Value[], inputs: HeadInputs): Head {
-  const column = (value: Value) => g.reshape(value, ['n', 1])
-  const flat = (value: Value) => g.reshape(value, ['n'])
-  const inverseTemperature = column(inputs.inverseTemperature)
-  const pieces: Piece[] = []
-  for (const place of placeChunks(g, chunks, column(inputs.targets))) {
-    const before = pieces.at(-1)
-    const scale = after(g, inverseTemperature, before ? [before.total, before.target, before.weighted] : [])
-    pieces.push(forwardChunk(g, g.mul(hidden, scale), place))
-  }
-  const { maximum, total, weighted } = combine(g, pieces)
-  const logTotal = g.log(total)
-  const logSumExp = g.add(maximum, logTotal)
-  const target = pieces.map((piece) => piece.target).reduce((sum, part) => g.add(sum, part))
+export function trainedHead(g: Graph, hidden: Value, chunks: readonly Value[], inputs: HeadInputs): TrainedHead {
+  const made = forward(g, hidden, chunks, inputs)
   return {
-    logprobs: flat(g.sub(target, logSumExp)),
-    entropy: flat(g.sub(logTotal, g.div(weighted, total))),
-    logSumExp: flat(logSumExp),
-    backward(dLogprobs) {
-      const gradients = new HeadBackward(g, { hidden, inverseTemperature, logSumExp, pieces })
-      return gradients.run(g.mul(column(dLogprobs), inverseTemperature))
-    },
+    ...made.scores,
+    backward: (dLogprobs) => new HeadBackward(g, { hidden, ...made }).run(dLogprobs),
   }
 }
 
@@ -103,16 +108,52 @@ interface Piece {
   /** exp(z - maximum) [n, size], and its sum. */
   readonly exponentials: Value
   readonly total: Value
-  /** Sum of exp(z - maximum) * (z - maximum). */
-  readonly weighted: Value
+  /** Sum of exp(z - maximum) * (z - maximum). Undefined where nobody asks for it. */
+  readonly weighted: Value | undefined
   /** z of the target, 0 where it is in another chunk. */
   readonly target: Value
 }
 
-function forwardChunk(g: Graph, scaled: Value, place: Place): Piece {
+type Weighted = (g: Graph, exponentials: Value, shifted: Value) => Value
+const weightedSums: Weighted = (g, exponentials, shifted) => rowDots(g, exponentials, shifted)
+
+interface Forward {
+  readonly scores: Scores
+  /** [n, 1] */
+  readonly inverseTemperature: Value
+  /** [n, 1], of {@link combine}; its logarithm. */
+  readonly total: Value
+  readonly logTotal: Value
+  readonly pieces: readonly Piece[]
+}
+
+function forward(g: Graph, hidden: Value, chunks: readonly Value[], inputs: HeadInputs, weighted?: Weighted): Forward {
+  const column = (value: Value) => g.reshape(value, ['n', 1])
+  const flat = (value: Value) => g.reshape(value, ['n'])
+  const inverseTemperature = column(inputs.inverseTemperature)
+  const pieces: Piece[] = []
+  for (const place of placeChunks(g, chunks, column(inputs.targets))) {
+    const scale = after(g, inverseTemperature, made(pieces.at(-1)))
+    pieces.push(forwardChunk(g, g.mul(hidden, scale), place, weighted))
+  }
+  const { maximum, total } = combine(g, pieces)
+  const logTotal = g.log(total)
+  const logSumExp = g.add(maximum, logTotal)
+  const target = pieces.map((piece) => piece.target).reduce((sum, part) => g.add(sum, part))
+  const scores = { logprobs: flat(g.sub(target, logSumExp)), logSumExp: flat(logSumExp) }
+  return { scores, inverseTemperature, total, logTotal, pieces }
+}
+
+/** All that is made of the logits of a chunk. */
+const made = (piece: Piece | undefined): Value[] =>
+  piece ? [piece.total, piece.target, ...(piece.weighted ? [piece.weighted] : [])] : []
+
+function forwardChunk(g: Graph, scaled: Value, place: Place, weighted?: Weighted): Piece {
   const perRow = { axes: [1], keepDims: true }
   const logits = g.gemm(scaled, place.weight, undefined, { transB: true })
-  const maximum = g.reduceMax(logits, perRow)
+  const chosen = g.gatherElements(logits, place.index)
+  // The maximum is not above it; the detour has the target read first, so that what follows can have the memory of the logits.
+  const maximum = g.max(g.reduceMax(logits, perRow), chosen)
   const shifted = g.sub(logits, maximum)
   const exponentials = g.exp(shifted)
   return {
@@ -120,8 +161,8 @@ function forwardChunk(g: Graph, scaled: Value, place: Place): Piece {
     maximum,
     exponentials,
     total: g.reduceSum(exponentials, perRow),
-    weighted: rowDots(g, exponentials, shifted),
-    target: mask(g, g.gatherElements(logits, place.index), place),
+    weighted: weighted?.(g, exponentials, shifted),
+    target: mask(g, chosen, place),
   }
 }
 
@@ -140,10 +181,11 @@ function combine(g: Graph, pieces: readonly Sums[]): Sums {
     const [a, b] = [left, right].map((piece) => {
       const fall = g.sub(piece.maximum, maximum)
       const rescale = g.exp(fall)
-      const weighted = g.mul(rescale, g.add(piece.weighted, g.mul(piece.total, fall)))
+      const weighted = piece.weighted && g.mul(rescale, g.add(piece.weighted, g.mul(piece.total, fall)))
       return { total: g.mul(rescale, piece.total), weighted }
     }) as [Omit<Sums, 'maximum'>, Omit<Sums, 'maximum'>]
-    return { maximum, total: g.add(a.total, b.total), weighted: g.add(a.weighted, b.weighted) }
+    const weighted = a.weighted && b.weighted && g.add(a.weighted, b.weighted)
+    return { maximum, total: g.add(a.total, b.total), weighted }
   })
 }
 
@@ -165,12 +207,8 @@ function isFrozen(value: Value): boolean {
   return value.producer!.inputs.every((input) => !input || isFrozen(input))
 }
 
-interface HeadForward {
+interface HeadForward extends Forward {
   readonly hidden: Value
-  /** [n, 1] */
-  readonly inverseTemperature: Value
-  readonly logSumExp: Value
-  readonly pieces: readonly Piece[]
 }
 
 class HeadBackward {
@@ -182,19 +220,18 @@ class HeadBackward {
     this.forward = forward
   }
 
-  /** scale: dlogp * invT, [n, 1]. */
-  run(scale: Value): HeadGradients {
+  run(dLogprobs: Value): HeadGradients {
     const { g } = this
-    const { hidden, pieces } = this.forward
+    const { hidden, pieces, inverseTemperature, total } = this.forward
+    const scale = g.mul(g.reshape(dLogprobs, ['n', 1]), inverseTemperature)
     // Of a single chunk, p = exponentials / total: the division goes to the small side as well.
-    const share = pieces.length === 1 ? g.div(scale, pieces[0]!.total) : scale
+    const share = pieces.length === 1 ? g.div(scale, total) : scale
     const drawn = g.mul(hidden, scale)
     const spread = share === scale ? drawn : g.mul(hidden, share)
     const chunks: (Value | undefined)[] = []
     let mean: Value | undefined
     let chosen: Value | undefined
-    const last = pieces.at(-1)!
-    let done: readonly Value[] = [last.target, last.weighted]
+    let done: readonly Value[] = made(pieces.at(-1))
     for (const { place, exponentials } of pieces) {
       const p = pieces.length === 1 ? exponentials : this.probabilities(place, done)
       mean = g.gemm(p, place.weight, mean)
@@ -205,13 +242,24 @@ class HeadBackward {
       done = pushed ? [mean, pushed] : [mean]
     }
     // The rest of the backward pass waits for the last chunk, whose memory it can then have.
-    return { hidden: g.sub(g.mul(chosen!, after(g, scale, done)), g.mul(mean!, share)), chunks }
+    const waiting = g.sub(g.mul(chosen!, after(g, scale, done)), g.mul(mean!, share))
+    return { hidden: waiting, chunks, entropy: this.entropy(mean!) }
+  }
+
+  /** @param mean sum of p W, or of exp(z - maximum) W of a single chunk. */
+  private entropy(mean: Value): Value {
+    const { g } = this
+    const { hidden, pieces, inverseTemperature, total, scores } = this.forward
+    const dots = g.mul(g.reduceSum(g.mul(hidden, mean), { axes: [1], keepDims: true }), inverseTemperature)
+    const meanLogit = pieces.length === 1 ? g.div(dots, total) : dots
+    return g.max(g.sub(scores.logSumExp, g.reshape(meanLogit, ['n'])), 0)
   }
 
   private probabilities(place: Place, done: readonly Value[]): Value {
     const { g } = this
-    const { hidden, inverseTemperature, logSumExp } = this.forward
+    const { hidden, inverseTemperature, scores } = this.forward
     const scaled = g.mul(hidden, after(g, inverseTemperature, done))
+    const logSumExp = g.reshape(scores.logSumExp, ['n', 1])
     return g.exp(g.gemm(scaled, place.weight, g.neg(logSumExp), { transB: true }))
   }
 }

@@ -9,7 +9,15 @@ export {
 export { cacheNames, cacheOutputs, decodeStep, type DecodeStep, prefill, type Prefill } from './decode.js'
 export { attentionMask, decoder, decoderInputs, type DecoderInputs, maskName, ropeRows } from './decoder.js'
 export { ModelConfigError, UnsupportedModelError, WeightMismatchError } from './errors.js'
-export { type Head, type HeadGradients, headInputs, type HeadInputs, logprobHead } from './head.js'
+export {
+  type Head,
+  type HeadGradients,
+  headInputs,
+  type HeadInputs,
+  logprobHead,
+  type TrainedHead,
+  trainedHead,
+} from './head.js'
 export type { DecoderWeights, LoraPair, LoraSource, WeightSource } from './layers.js'
 export { ropeFrequencies, ropeTables, type RopeTables } from './rope.js'
 export {

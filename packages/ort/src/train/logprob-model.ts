@@ -2,7 +2,7 @@ import { differentiate, type Gradients, type Seed } from '../autodiff/index.js'
 import type { Graph, Value } from '../graph/index.js'
 import type { ModelConfig } from '../models/config.js'
 import { decoder, type DecoderInputs, decoderInputs } from '../models/decoder.js'
-import { type Head, type HeadInputs, headInputs, logprobHead } from '../models/head.js'
+import { type HeadGradients, type HeadInputs, headInputs, logprobHead, trainedHead } from '../models/head.js'
 import { type DecoderWeights, Layers } from '../models/layers.js'
 import { FINAL_NORM, headWeightName } from '../models/weights.js'
 
@@ -14,18 +14,33 @@ export interface LogprobOptions {
   readonly headChunks?: number
 }
 
-/** Log-probs of chosen targets under a decoder, and their gradient. */
-export interface LogprobModel {
+/** What a decoder says of chosen targets. */
+interface Scores {
   /** With `rows`: input `rows`, int32 [n], which positions of batch*seq to score. */
   readonly inputs: DecoderInputs & HeadInputs & { readonly rows: Value }
   /** float32 [n] */
   readonly logprobs: Value
-  /** Entropy at each scored position, in nats, float32 [n]. */
-  readonly entropy: Value
   /** float32 [n] */
   readonly logSumExp: Value
+}
+
+/** Log-probs of chosen targets under a decoder. */
+export interface LogprobModel extends Scores {
+  /** Entropy at each scored position, in nats, float32 [n]. */
+  readonly entropy: Value
+}
+
+/** The same, with their gradient. */
+export interface TrainedLogprobModel extends Scores {
   /** The gradient of sum(dLogprobs * logprobs), for dLogprobs float32 [n], with respect to weights of the model. */
-  gradients(dLogprobs: Value, withRespectTo: readonly Value[]): Gradients
+  backward(
+    dLogprobs: Value,
+    withRespectTo: readonly Value[],
+  ): {
+    readonly gradients: Gradients
+    /** Entropy at each scored position, in nats, float32 [n]. */
+    readonly entropy: Value
+  }
 }
 
 /**
@@ -36,23 +51,38 @@ export function logprobModel(
   g: Graph,
   config: ModelConfig,
   weights: DecoderWeights,
-  { headChunks = 1 }: LogprobOptions = {},
+  options: LogprobOptions = {},
 ): LogprobModel {
-  const inputs = { ...decoderInputs(g, config), rows: g.input('rows', 'int32', ['n']), ...headInputs(g) }
-  const layers = new Layers(g, config, weights)
-  const hidden = layers.norm(decoder(g, config, inputs, weights, inputs.rows), FINAL_NORM)
-  const matrix = headMatrix(layers, headChunks)
-  const head = logprobHead(g, hidden, matrix.chunks, inputs)
+  const { inputs, hidden, matrix } = underHead(g, config, weights, options)
+  return { inputs, ...logprobHead(g, hidden, matrix.chunks, inputs) }
+}
+
+/** {@link logprobModel} with a gradient. */
+export function trainedLogprobModel(
+  g: Graph,
+  config: ModelConfig,
+  weights: DecoderWeights,
+  options: LogprobOptions = {},
+): TrainedLogprobModel {
+  const { inputs, hidden, matrix } = underHead(g, config, weights, options)
+  const head = trainedHead(g, hidden, matrix.chunks, inputs)
   return {
     inputs,
     logprobs: head.logprobs,
-    get entropy() {
-      return head.entropy
-    },
     logSumExp: head.logSumExp,
-    gradients: (dLogprobs, withRespectTo) =>
-      differentiate(headSeeds(g, head, hidden, matrix, dLogprobs), withRespectTo),
+    backward(dLogprobs, withRespectTo) {
+      const back = head.backward(dLogprobs)
+      const gradients = differentiate(headSeeds(g, back, hidden, matrix), withRespectTo)
+      return { gradients, entropy: back.entropy }
+    },
   }
+}
+
+function underHead(g: Graph, config: ModelConfig, weights: DecoderWeights, { headChunks = 1 }: LogprobOptions) {
+  const inputs = { ...decoderInputs(g, config), rows: g.input('rows', 'int32', ['n']), ...headInputs(g) }
+  const layers = new Layers(g, config, weights)
+  const hidden = layers.norm(decoder(g, config, inputs, weights, inputs.rows), FINAL_NORM)
+  return { inputs, hidden, matrix: headMatrix(layers, headChunks) }
 }
 
 interface HeadMatrix {
@@ -84,8 +114,7 @@ export function headChunksFor(config: Pick<ModelConfig, 'vocabSize'>, n: number,
   return Math.min(config.vocabSize, Math.max(1, Math.ceil((4 * n * config.vocabSize) / bytes)))
 }
 
-function headSeeds(g: Graph, head: Head, hidden: Value, matrix: HeadMatrix, dLogprobs: Value): Seed[] {
-  const back = head.backward(dLogprobs)
+function headSeeds(g: Graph, back: HeadGradients, hidden: Value, matrix: HeadMatrix): Seed[] {
   const seeds: Seed[] = [{ value: hidden, gradient: back.hidden }]
   const chunks = back.chunks.filter((gradient) => gradient !== undefined)
   if (matrix.whole && chunks.length > 0) seeds.push({ value: matrix.whole, gradient: g.concat(chunks, { axis: 0 }) })

@@ -2,7 +2,7 @@ import { differentiate, gradientName } from '../autodiff/index.js'
 import { graph, type Graph, type SerialisedModel, type Value, type WeightFile } from '../graph/index.js'
 import type { ModelConfig } from '../models/config.js'
 import type { DecoderWeights } from '../models/layers.js'
-import { headRanges, logprobModel } from './logprob-model.js'
+import { headRanges, logprobModel, trainedLogprobModel } from './logprob-model.js'
 import { headWeightName, type WeightSpec } from '../models/weights.js'
 import { lossInputs, tokenLosses, type GraphLoss } from './losses.js'
 import { loraNames, type LoraOptions } from '../models/lora.js'
@@ -53,16 +53,17 @@ export function trainingGraph(plan: TrainingPlan, options: TrainingGraphOptions)
 /** The values behind {@link trainingGraph}, by output name. */
 export function trainingOutputs(g: Graph, plan: TrainingPlan, options: TrainingGraphOptions): Record<string, Value> {
   const trained = new Map<string, Value>()
-  const model = logprobModel(g, plan.config, planWeights(g, plan, trained), { headChunks: options.headChunks })
-  const { logprobs, entropy } = model
+  const weights = planWeights(g, plan, trained)
+  const build = options.gradients ? trainedLogprobModel : logprobModel
+  const model = build(g, plan.config, weights, { headChunks: options.headChunks })
+  const { logprobs } = model
   const losses = tokenLosses(g, options.loss, lossInputs(g, options.loss, logprobs))
+  if ('entropy' in model) return { logprobs, entropy: model.entropy, token_losses: losses }
+  const byLogprob = differentiate(g.reduceSum(losses), [logprobs]).of(logprobs)
+  const parameters = [...trained.values()]
+  const { gradients, entropy } = model.backward(byLogprob, parameters)
   const outputs: Record<string, Value> = { logprobs, entropy, token_losses: losses }
-  if (options.gradients) {
-    const byLogprob = differentiate(g.reduceSum(losses), [logprobs]).of(logprobs)
-    const parameters = [...trained.values()]
-    const gradients = model.gradients(byLogprob, parameters)
-    for (const parameter of parameters) outputs[gradientName(parameter.name)] = gradients.of(parameter)
-  }
+  for (const parameter of parameters) outputs[gradientName(parameter.name)] = gradients.of(parameter)
   return outputs
 }
 

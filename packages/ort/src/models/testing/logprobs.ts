@@ -2,14 +2,19 @@ import { differentiate, type Gradients } from '../../autodiff/index.js'
 import type { Graph, Value } from '../../graph/index.js'
 import type { ModelConfig } from '../config.js'
 import { decoder, decoderInputs } from '../decoder.js'
-import { type Head, headInputs, logprobHead } from '../head.js'
+import { headInputs, trainedHead } from '../head.js'
 import { type DecoderWeights, Layers } from '../layers.js'
 import { FINAL_NORM, headWeightName } from '../weights.js'
 
 /** A decoder and its head, as training puts them together. */
-export interface LogprobModel extends Head {
-  /** Of sum(dLogprobs * logprobs), with respect to weights. */
-  gradients(dLogprobs: Value, withRespectTo: readonly Value[]): Gradients
+export interface LogprobModel {
+  readonly logprobs: Value
+  readonly logSumExp: Value
+  /** Of sum(dLogprobs * logprobs), with respect to weights; and the entropy, float32 [n]. */
+  backward(
+    dLogprobs: Value,
+    withRespectTo: readonly Value[],
+  ): { readonly gradients: Gradients; readonly entropy: Value }
 }
 
 /** Scores `targets` [n] at `rows` [n] of batch*seq, with the head matrix cut into `headChunks` pieces. */
@@ -21,14 +26,15 @@ export function logprobModel(g: Graph, config: ModelConfig, weights: DecoderWeig
   const edge = (i: number) => Math.round((i * vocabSize) / headChunks)
   const cut = (_: unknown, i: number) => g.slice(matrix, { axis: 0, start: edge(i), end: edge(i + 1) })
   const chunks = headChunks === 1 ? [matrix] : Array.from({ length: headChunks }, cut)
-  const head = logprobHead(g, hidden, chunks, headInputs(g))
-  return Object.assign(head, {
-    gradients(dLogprobs: Value, withRespectTo: readonly Value[]) {
+  const head = trainedHead(g, hidden, chunks, headInputs(g))
+  return {
+    ...head,
+    backward(dLogprobs, withRespectTo) {
       const back = head.backward(dLogprobs)
       const parts = back.chunks.filter((part) => part !== undefined)
       const seeds = [{ value: hidden, gradient: back.hidden }]
       if (parts.length > 0) seeds.push({ value: matrix, gradient: parts[1] ? g.concat(parts, { axis: 0 }) : parts[0]! })
-      return differentiate(seeds, withRespectTo)
+      return { gradients: differentiate(seeds, withRespectTo), entropy: back.entropy }
     },
-  })
+  }
 }
