@@ -153,7 +153,7 @@ export class OrtStepModel implements StepModel {
     for (let slot = 0; slot < rows; slot++) if (position[slot]! > longest) longest = position[slot]!
     this.#tensors.totalLength[0] = longest + 1
     if (steps > 1) return this.#stride!.run(rows)
-    if (kind === 'plain' && this.#isInCompany && ++this.#besideOthers >= BEFORE_STRIDES) {
+    if (kind === 'plain' && this.#isInCompany && this.#besideOthers++ >= BEFORE_STRIDES) {
       this.#opening ??= this.#openStride()
     }
     await this.#single!.run(rows)
