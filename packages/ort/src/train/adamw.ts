@@ -11,8 +11,11 @@ const CHUNK = 1 << 18
  * taken here, and the optimiser steps them side by side in one scratch.
  */
 const SMALL = 1 << 15
-/** Squares of fewer numbers are summed here: that takes less time than to ask another thread for it. */
-const SQUARES_HERE = 1 << 20
+/**
+ * Sums of fewer numbers are taken on this thread, in well under a millisecond: to ask another one takes a tenth of one where a core is
+ * idle, and several where all of them are busy with passes.
+ */
+const HERE = 1 << 20
 
 /** A parameter's weight, gradient and two moments. */
 type Quadruple<T> = readonly [T, T, T, T]
@@ -97,7 +100,9 @@ export class ParameterMath {
   /** A sum in place has no temporaries: nothing is gained by chunks. */
   async #addFlat(into: Tensor<'float32'>, from: Tensor<'float32'>): Promise<void> {
     const [sum, other] = [into, from].map((tensor) => this.#runtime.view(tensor, 0, [tensor.size])) as [Tensor, Tensor]
-    await this.#add.run({ a: sum, b: other }, { sum })
+    const feeds = { a: sum, b: other }
+    if (into.size < HERE) runHere(this.#add, feeds, { sum })
+    else await this.#add.run(feeds, { sum })
     disposeAll([sum, other])
   }
 
@@ -105,7 +110,7 @@ export class ParameterMath {
   async norm(tensors: Companions): Promise<number> {
     let total = 0
     for (const [tensor] of this.#lists([...tensors.values()].map((one) => [one]))) {
-      total += tensor!.data && tensor!.size < SQUARES_HERE ? exactSquares(tensor!.data) : await this.#squaresOf(tensor!)
+      total += tensor!.data && tensor!.size < HERE ? exactSquares(tensor!.data) : await this.#squaresOf(tensor!)
     }
     return Math.sqrt(total)
   }
@@ -214,6 +219,17 @@ export class ParameterMath {
 
   async dispose(): Promise<void> {
     await Promise.all([this.#adam, this.#add, this.#squares].map((session) => session.dispose()))
+  }
+}
+
+type Fed = Readonly<Record<string, Tensor>>
+
+function runHere(session: Session, inputs: Fed, outputs: Fed): void {
+  const bound = session.bind(inputs, outputs)
+  try {
+    bound.runSync()
+  } finally {
+    bound.dispose()
   }
 }
 
