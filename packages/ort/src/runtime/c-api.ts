@@ -51,6 +51,7 @@ const FUNCTIONS = {
   ReleaseIoBinding: [135, 'void', [P]],
   BindInput: [136, P, [P, 'str', P]],
   BindOutput: [137, P, [P, 'str', P]],
+  CreateAndRegisterAllocator: [144, P, [P, P, P]],
   AddInitializer: [150, P, [P, 'str', P]],
   AddRunConfigEntry: [165, P, [P, 'str', 'str']],
   CreatePrepackedWeightsContainer: [166, P, [P]],
@@ -71,6 +72,9 @@ const API_VERSION = 20
 /** onnxruntime's log level at which only what ends the process is printed: everything else reaches us as a status. */
 export const LOG_FATAL = 4
 
+/** Kinds of allocators, as onnxruntime counts them. */
+const [DEVICE_ALLOCATOR, ARENA_ALLOCATOR] = [0, 1]
+
 type Koffi = typeof koffiModule
 
 /** onnxruntime's C API, loaded. One per thread of JavaScript, for the life of the process. */
@@ -85,6 +89,7 @@ export class CApi {
   /** Keeps the library loaded: the collector of its handle would unload the code under our feet. */
   readonly library: unknown
   readonly #types: unknown[] = []
+  #hasArena = false
   /** Arguments of calls on other threads: their memory must stay. */
   readonly #inFlight = new Set<readonly Argument[]>()
 
@@ -110,7 +115,15 @@ export class CApi {
     ) as { readonly [Name in FunctionName]: NativeFunction }
     this.env = this.make('CreateEnv', LOG_FATAL, 'selfplay')
     this.call('DisableTelemetryEvents', this.env)
-    this.cpuMemory = this.make('CreateCpuMemoryInfo', 0, 0)
+    this.cpuMemory = this.make('CreateCpuMemoryInfo', DEVICE_ALLOCATOR, 0)
+  }
+
+  /** Has an arena that sessions share, from the first call on. Like the OrtEnv, it stays. */
+  shareArena(): void {
+    if (this.#hasArena) return
+    const memory = this.make('CreateCpuMemoryInfo', ARENA_ALLOCATOR, 0)
+    this.call('CreateAndRegisterAllocator', this.env, memory, null)
+    this.#hasArena = true
   }
 
   /** Calls a function that returns a status. @throws RuntimeError */

@@ -286,4 +286,22 @@ describe.runIf(process.platform === 'linux')('memory', () => {
     expect(kept['false']!).toBeLessThan(8 * MB)
     expect(kept['shrink']!).toBeLessThan(8 * MB)
   })
+
+  test('arena: shared keeps memory beyond its session, and takes no more for the next one', async () => {
+    const g = graph()
+    const x = g.input('x', 'float32', ['n'])
+    const model = g.outputs({ y: g.reduceSum(g.mul(g.exp(x), g.tanh(x))) })
+    const big = { x: runtime.allocate('float32', [8 * MB]) }
+    const grown: number[] = []
+    for (let i = 0; i < 3; i++) {
+      const session = await runtime.createSession(model, { arena: 'shared' })
+      const before = anonymous()
+      await session.run(big, { y: null })
+      await session.dispose()
+      grown.push(anonymous() - before)
+    }
+    const [first, ...others] = grown
+    expect(first!).toBeGreaterThan(24 * MB)
+    expect(Math.max(...others)).toBeLessThan(8 * MB)
+  })
 })

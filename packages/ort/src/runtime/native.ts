@@ -191,6 +191,10 @@ export class NativeRuntime implements Runtime {
     api.call('SetSessionGraphOptimizationLevel', settings, optimisation === 'all' ? 99 : 0)
     if (arena === false) api.call('DisableCpuMemArena', settings)
     if (arena === false || !memoryPattern) api.call('DisableMemPattern', settings)
+    if (arena === 'shared') {
+      api.shareArena()
+      api.call('AddSessionConfigEntry', settings, 'session.use_env_allocators', '1')
+    }
     const folder = ['session.model_external_initializers_file_folder_path', packageFolder()] as const
     for (const [key, value] of [...config, folder]) api.call('AddSessionConfigEntry', settings, key, value)
     return settings

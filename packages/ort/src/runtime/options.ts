@@ -23,7 +23,7 @@ export interface ResolvedOptions {
   readonly threads: number
   readonly packing: NonNullable<SessionOptions['packing']>
   readonly optimisation: 'all' | 'none'
-  readonly arena: boolean | 'shrink'
+  readonly arena: boolean | 'shrink' | 'shared'
   readonly memoryPattern: boolean
   readonly concurrent: boolean
   /** Entries of onnxruntime's session configuration. */
@@ -48,7 +48,7 @@ export function resolveOptions(options: SessionOptions, threads: number): Resolv
   }
   if (typeof packing !== 'object') oneOf('packing', packing, ['none', 'own', 'a container of packedWeights()'])
   oneOf('optimisation', optimisation, ['all', 'none'])
-  oneOf('arena', arena, [true, false, 'shrink'])
+  oneOf('arena', arena, [true, false, 'shrink', 'shared'])
   oneOf('memoryPattern', memoryPattern, [true, false])
   oneOf('spin', spin, [true, false])
   oneOf('concurrent', concurrent, [true, false])

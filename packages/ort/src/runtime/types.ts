@@ -57,8 +57,12 @@ export interface SessionOptions {
    * activations are recomputed on purpose. Names that onnxruntime does not know have no effect. Default none.
    */
   readonly disabledOptimisers?: readonly string[]
-  /** Reuse run memory between runs (arena). `shrink` reuses it within a run and returns it after each. Default true. */
-  readonly arena?: boolean | 'shrink'
+  /**
+   * Reuse run memory between runs (arena). `shrink` reuses it within a run and returns it after each. `shared` takes it from one arena
+   * for all sessions of the process, which keeps it when they are disposed: for small graphs that come and go. The `binding` runtime
+   * takes `shared` as true. Default true.
+   */
+  readonly arena?: boolean | 'shrink' | 'shared'
   /**
    * Take the memory of a run in one piece where one of the same sizes went before: good where sizes stay; where they change, the piece
    * comes on top of what was there. Only with an arena. Default true.

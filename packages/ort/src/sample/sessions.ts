@@ -1,6 +1,6 @@
 import type { SerialisedModel } from '../graph/index.js'
 import type { ModelConfig } from '../models/config.js'
-import { packsChangingWeights, samplingThreads } from '../models/execution-plan.js'
+import { packsChangingWeights, runArena, samplingThreads } from '../models/execution-plan.js'
 import type { PackedWeights, Runtime, Session, SessionOptions, Tensor } from '../runtime/index.js'
 import type { SamplerWeights } from './graphs.js'
 import type { Company } from './pace.js'
@@ -93,15 +93,16 @@ export class SessionFactory {
       if (source && !('path' in source)) given[name] = source
     }
     const packing = this.#packing(version)
-    return this.#make(model, () =>
-      runtime.createSession(model, { threads: this.#threads, weights: given, packing, concurrent: this.light }),
-    )
+    return this.#make(model, () => runtime.createSession(model, { ...this.#options, weights: given, packing }))
   }
 
   /** A session of a graph without weights. */
   async createPlain(model: SerialisedModel): Promise<Session> {
-    const options = { threads: this.#threads, concurrent: this.light }
-    return this.#make(model, () => this.#plan.runtime.createSession(model, options))
+    return this.#make(model, () => this.#plan.runtime.createSession(model, this.#options))
+  }
+
+  get #options(): SessionOptions {
+    return { threads: this.#threads, concurrent: this.light, arena: runArena(this.#plan.config) }
   }
 
   async #make(model: SerialisedModel, make: () => Promise<Session>): Promise<Session> {

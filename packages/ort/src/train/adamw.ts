@@ -1,6 +1,6 @@
 import { NonFiniteError, type OptimStepOptions } from '@selfplay/engine'
 import { graph, type Value } from '../graph/index.js'
-import type { Runtime, Session, Tensor } from '../runtime/types.js'
+import type { Runtime, Session, SessionOptions, Tensor } from '../runtime/types.js'
 import { disposeAll, type Companions, type Parameter } from './parameters.js'
 
 /** Numbers updated per run: the temporaries of a run stay in the processor's cache. */
@@ -79,10 +79,11 @@ export class ParameterMath {
     this.#squares = squares
   }
 
-  static async create(runtime: Runtime): Promise<ParameterMath> {
+  /** @param arena see `SessionOptions`. */
+  static async create(runtime: Runtime, arena: SessionOptions['arena'] = true): Promise<ParameterMath> {
     const { adam: a, add: b, squares: c } = updateGraphs()
     const sessions = [a, b, c].map((outputs) =>
-      runtime.createSession(Object.values(outputs)[0]!.graph.outputs(outputs), { concurrent: true }),
+      runtime.createSession(Object.values(outputs)[0]!.graph.outputs(outputs), { concurrent: true, arena }),
     )
     const [adam, add, squares] = await Promise.all(sessions)
     return new ParameterMath(runtime, [adam!, add!, squares!])

@@ -1,6 +1,6 @@
 import type { Datum } from '@selfplay/engine'
 import type { ModelConfig } from '../models/config.js'
-import { trainingTokens } from '../models/execution-plan.js'
+import { TRAINING_TOKENS } from '../models/execution-plan.js'
 import { headChunksFor } from './logprob-model.js'
 
 /** Part of the activations' memory that the [n, vocabulary] blocks of the head may take ... */
@@ -25,7 +25,7 @@ export function maxBatchTokens(
   const longest = data.reduce((length, { tokens }) => Math.max(length, tokens.length), 1)
   const layers = (1 - HEAD_SHARE) * activationBytes
   const affordable = Math.floor(layers / 4 / activationFloats(config, longest))
-  return Math.max(1, Math.min(affordable, trainingTokens(config)))
+  return Math.max(1, Math.min(affordable, TRAINING_TOKENS))
 }
 
 /**

@@ -6,6 +6,7 @@ import {
   decodersMakeRoom,
   isSmallModel,
   plansTrainingMemory,
+  runArena,
   sharesDecoders,
   trainingArena,
   trainingThreads,
@@ -88,7 +89,7 @@ export class ModelCore {
   }
 
   static async create(parts: CoreParts, signal?: AbortSignal): Promise<ModelCore> {
-    const math = await ParameterMath.create(parts.runtime)
+    const math = await ParameterMath.create(parts.runtime, runArena(parts.config))
     const frozen = new Map<string, Tensor<'float32'>>()
     if (parts.training !== 'full') {
       for (const { name, shape } of modelWeights(parts.config)) {

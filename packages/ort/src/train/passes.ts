@@ -1,6 +1,6 @@
 import { NonFiniteError, type CallOptions, type Datum } from '@selfplay/engine'
 import { gradientName } from '../autodiff/index.js'
-import { trainingTokens } from '../models/execution-plan.js'
+import { TRAINING_TOKENS } from '../models/execution-plan.js'
 import { headWeightName } from '../models/weights.js'
 import type { Tensor } from '../runtime/types.js'
 import { nonFiniteAt, scatter, type MicroBatch } from './batches.js'
@@ -79,9 +79,8 @@ export async function runPasses(
  * may run side by side, what one of several micro-batches runs.
  */
 export async function preparePasses(core: ModelCore, loss: GraphLoss, options: BatchMemory): Promise<void> {
-  const most = trainingTokens(core.config)
-  if (headChunkCount(core.config, most, laneBytes(core, options)) > 1) return
-  await sessionFor({ core, loss, options: { ...options, gradients: true }, batches: core.lanes }, most)
+  if (headChunkCount(core.config, TRAINING_TOKENS, laneBytes(core, options)) > 1) return
+  await sessionFor({ core, loss, options: { ...options, gradients: true }, batches: core.lanes }, TRAINING_TOKENS)
 }
 
 /** What all micro-batches of a call have in common. */
