@@ -53,7 +53,7 @@ export interface HeadGradients {
  * @param chunks the head matrix [vocabulary, hidden], cut into consecutive rows: float32 [size, hidden] each
  */
 export function logprobHead(g: Graph, hidden: Value, chunks: readonly Value[], inputs: HeadInputs): Head {
-  const { scores, logTotal, total, pieces } = forward(g, hidden, chunks, inputs, weightedSums)
+  const { scores, logTotal, total, pieces } = forward(g, hidden, chunks, inputs, true)
   const weighted = combine(g, pieces).weighted!
   return { ...scores, entropy: g.reshape(g.sub(logTotal, g.div(weighted, total)), ['n']) }
 }
@@ -71,10 +71,10 @@ export function logprobHead(g: Graph, hidden: Value, chunks: readonly Value[], i
  * [n, vocabulary], so that the exponentials can have the memory of the logits. It is off by rounding of the logits' size.
  */
 export function trainedHead(g: Graph, hidden: Value, chunks: readonly Value[], inputs: HeadInputs): TrainedHead {
-  const made = forward(g, hidden, chunks, inputs)
+  const ahead = forward(g, hidden, chunks, inputs, false)
   return {
-    ...made.scores,
-    backward: (dLogprobs) => new HeadBackward(g, { hidden, ...made }).run(dLogprobs),
+    ...ahead.scores,
+    backward: (dLogprobs) => new HeadBackward(g, { hidden, ...ahead }).run(dLogprobs),
   }
 }
 
@@ -114,9 +114,6 @@ interface Piece {
   readonly target: Value
 }
 
-type Weighted = (g: Graph, exponentials: Value, shifted: Value) => Value
-const weightedSums: Weighted = (g, exponentials, shifted) => rowDots(g, exponentials, shifted)
-
 interface Forward {
   readonly scores: Scores
   /** [n, 1] */
@@ -127,7 +124,8 @@ interface Forward {
   readonly pieces: readonly Piece[]
 }
 
-function forward(g: Graph, hidden: Value, chunks: readonly Value[], inputs: HeadInputs, weighted?: Weighted): Forward {
+/** @param weighted whether pieces get their weighted sums. */
+function forward(g: Graph, hidden: Value, chunks: readonly Value[], inputs: HeadInputs, weighted: boolean): Forward {
   const column = (value: Value) => g.reshape(value, ['n', 1])
   const flat = (value: Value) => g.reshape(value, ['n'])
   const inverseTemperature = column(inputs.inverseTemperature)
@@ -148,7 +146,7 @@ function forward(g: Graph, hidden: Value, chunks: readonly Value[], inputs: Head
 const made = (piece: Piece | undefined): Value[] =>
   piece ? [piece.total, piece.target, ...(piece.weighted ? [piece.weighted] : [])] : []
 
-function forwardChunk(g: Graph, scaled: Value, place: Place, weighted?: Weighted): Piece {
+function forwardChunk(g: Graph, scaled: Value, place: Place, weighted: boolean): Piece {
   const perRow = { axes: [1], keepDims: true }
   const logits = g.gemm(scaled, place.weight, undefined, { transB: true })
   const chosen = g.gatherElements(logits, place.index)
@@ -161,7 +159,7 @@ function forwardChunk(g: Graph, scaled: Value, place: Place, weighted?: Weighted
     maximum,
     exponentials,
     total: g.reduceSum(exponentials, perRow),
-    weighted: weighted?.(g, exponentials, shifted),
+    weighted: weighted ? rowDots(g, exponentials, shifted) : undefined,
     target: mask(g, chosen, place),
   }
 }
