@@ -54,6 +54,12 @@ export const runArena = (config: ModelConfig): true | 'shared' => (isSmallModel(
 export const trainingArena = (config: ModelConfig): true | 'shared' | 'shrink' =>
   isLargeModel(config) ? 'shrink' : runArena(config)
 
+/**
+ * How far onnxruntime rewrites training graphs. Ours name the fused operators themselves: passes of small models take no longer as they
+ * are, and sessions half the time to make (measured at 0.36 M parameters: 500 tokens 6.6 ms with and without, 322 nodes 18.4 ms and 9.1).
+ */
+export const trainingOptimisation = (config: ModelConfig): 'all' | 'none' => (isSmallModel(config) ? 'none' : 'all')
+
 /** Most tokens of a training pass: beyond it, activations leave the processor's cache and passes over them slow down. */
 export const TRAINING_TOKENS = 1024
 

@@ -9,6 +9,7 @@ import {
   runArena,
   sharesDecoders,
   trainingArena,
+  trainingOptimisation,
   trainingThreads,
   type TrainingThreads,
 } from '../models/execution-plan.js'
@@ -156,6 +157,7 @@ export class ModelCore {
       packing: 'none',
       weights,
       arena: trainingArena(this.config),
+      optimisation: trainingOptimisation(this.config),
       memoryPattern: plansTrainingMemory(this.config),
       concurrent: concurrent || inLane,
       threads: inLane ? laneThreads : threads,
