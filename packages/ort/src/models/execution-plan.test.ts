@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { readModelConfig } from './config.js'
-import { trainingThreads } from './execution-plan.js'
+import { runArena, trainingArena, trainingOptimisation, trainingThreads } from './execution-plan.js'
 import { parameterCount } from './weights.js'
 
 /** A decoder whose embedding holds nearly all of its parameters. */
@@ -19,6 +19,16 @@ const decoderOf = (millions: number) =>
 const [small, medium, large] = [decoderOf(1), decoderOf(12), decoderOf(20)]
 const plan = (config: typeof small, threads: number, agents = 1) =>
   trainingThreads(config, { threads, agents, overlap: true })
+
+it.each([
+  { millions: 1, run: 'shared', training: 'shared', optimisation: 'none' },
+  { millions: 12, run: true, training: true, optimisation: 'all' },
+  { millions: 70, run: true, training: 'shrink', optimisation: 'all' },
+])('sessions of $millions M parameters have run memory and a graph of their size', ({ millions, ...want }) => {
+  const config = decoderOf(millions)
+  const got = { run: runArena(config), training: trainingArena(config), optimisation: trainingOptimisation(config) }
+  expect(got).toEqual(want)
+})
 
 describe('the threads of training passes', () => {
   it.each([

@@ -106,6 +106,18 @@ describe.each(FIXTURES)('%s', (name) => {
   )
 })
 
+it('has the graph of strides made when a step after the 128th comes', async () => {
+  const { model, pool } = await setUp('qwen2')
+  const graphs = vi.spyOn(pool, 'model')
+  const names = () => graphs.mock.calls.map(([name]) => name)
+  for (let n = 0; n < 128; n++) await model.step('plain', { used: 1, steps: 1 })
+  expect(names()).not.toContain('stride')
+  await model.step('plain', { used: 1, steps: 1 })
+  expect(names()).toContain('stride')
+  model.rest()
+  await model.dispose()
+})
+
 it('makes no strides where no other loop goes on, nor after a release', async () => {
   const { model, pool, other } = await setUp('qwen2')
   await play(model, { used: ROWS, steps: 1 })

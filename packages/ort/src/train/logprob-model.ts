@@ -20,8 +20,6 @@ interface Scores {
   readonly inputs: DecoderInputs & HeadInputs & { readonly rows: Value }
   /** float32 [n] */
   readonly logprobs: Value
-  /** float32 [n] */
-  readonly logSumExp: Value
 }
 
 /** Log-probs of chosen targets under a decoder. */
@@ -54,7 +52,8 @@ export function logprobModel(
   options: LogprobOptions = {},
 ): LogprobModel {
   const { inputs, hidden, matrix } = underHead(g, config, weights, options)
-  return { inputs, ...logprobHead(g, hidden, matrix.chunks, inputs) }
+  const { logprobs, entropy } = logprobHead(g, hidden, matrix.chunks, inputs)
+  return { inputs, logprobs, entropy }
 }
 
 /** {@link logprobModel} with a gradient. */
@@ -69,7 +68,6 @@ export function trainedLogprobModel(
   return {
     inputs,
     logprobs: head.logprobs,
-    logSumExp: head.logSumExp,
     backward(dLogprobs, withRespectTo) {
       const back = head.backward(dLogprobs)
       const gradients = differentiate(headSeeds(g, back, hidden, matrix), withRespectTo)
